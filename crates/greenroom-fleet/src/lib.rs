@@ -69,6 +69,7 @@ mod files;
 mod hub;
 mod id;
 mod limits;
+mod lock;
 mod moving;
 mod opening;
 mod outcome;

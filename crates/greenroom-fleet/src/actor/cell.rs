@@ -1,7 +1,7 @@
 //! The holdings of a name (slot, ownership, session) are kept outside of its actor: an actor that fails leaves them to be given back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use greenroom::Session;
 use tokio::time::Instant;
@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::name::steps::losses::Losses;
 use crate::id::{AttemptId, Name, PromptId};
+use crate::lock::locked;
 use crate::request::Ownership;
 
 /// A name that is not passive.
@@ -20,6 +21,33 @@ pub(crate) struct NameCell {
     dirty: AtomicBool,
     /// The steps that run. A step goes on when the actor fails.
     pub(crate) steps: TaskTracker,
+}
+
+/// The stage of a name's actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Settled,
+    Waiting,
+    Activating,
+    Backoff,
+    Idle,
+    Running,
+    Passivating,
+}
+
+impl Stage {
+    /// The word for the stage in a snapshot.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::Waiting => "waiting",
+            Self::Activating => "activating",
+            Self::Backoff => "backoff",
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Passivating => "passivating",
+        }
+    }
 }
 
 /// The slot, the ownership and the session of a name.
@@ -35,7 +63,7 @@ pub(crate) struct Holdings {
     /// The prompt of the running turn.
     pub(crate) running: Option<PromptId>,
     /// The stage of the name's actor, and its beginning, for snapshots. `None`: the actor has just started.
-    pub(crate) stage: Option<(&'static str, Instant)>,
+    pub(crate) stage: Option<(Stage, Instant)>,
     /// The losses of the session's transcript, if the backend keeps it.
     pub(crate) losses: Option<Arc<Losses>>,
     /// Cancelled when the session is to end at once.
@@ -54,7 +82,7 @@ impl NameCell {
 
     /// The holdings, locked. Drop the guard before an `await`.
     pub(crate) fn holdings(&self) -> MutexGuard<'_, Holdings> {
-        self.holdings.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.holdings)
     }
 
     /// Cancel this to end the session of the current activation at once.
@@ -89,6 +117,11 @@ impl NameCell {
     /// True if another owner has the name.
     pub(crate) fn is_fenced(&self) -> bool {
         self.holdings().is_fenced
+    }
+
+    /// True if the name's actor is in this stage.
+    pub(crate) fn is_in(&self, stage: Stage) -> bool {
+        self.holdings().stage.is_some_and(|(is, _)| is == stage)
     }
 
     /// The losses of the session's transcript; `None` if the backend keeps no transcripts.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
@@ -20,6 +20,7 @@ use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::{Name, NodeId, Timestamp};
 use crate::limits::{FleetLimits, Quota};
+use crate::lock::locked;
 use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
@@ -166,7 +167,7 @@ impl FleetShared {
 
     /// The names that have an actor here, locked. Drop the guard before an `await`.
     pub(crate) fn awake(&self) -> MutexGuard<'_, HashMap<Name, Arc<NameCell>>> {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.awake)
     }
 
     /// True if a process runs on this host. All processes of a backend that only this process can use do, also those that

@@ -9,6 +9,11 @@
 //!
 //! A marked name takes no prompts and no owner, so its files belong to the deletion alone. Each step can be repeated.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::context::FleetShared;
 use super::name::steps::left;
 use super::retry::repeat;
@@ -19,6 +24,10 @@ use crate::files::Removal;
 use crate::id::Name;
 use crate::record::{NameRecord, NameState};
 use crate::request::{Marked, TranscriptsOf};
+
+/// The pauses before a deletion that has failed is tried again: the first one, doubled each time up to the longest one.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(15);
 
 /// Deletes a name that no node owns, and its files.
 ///
@@ -54,23 +63,48 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
     }
 }
 
-/// Goes on with the first `limit` deletions. Returns the numbers of names that were marked, and of those that stay marked.
-///
-/// # Errors
-/// An unavailable backend. A name that cannot be read, or whose files cannot be removed or are in use, is no error.
-pub(crate) async fn resume_marked(
-    shared: &FleetShared,
-    limit: usize,
-) -> Result<(usize, usize), BackendError> {
-    let marked = shared.ask(|backend| backend.deleting(limit)).await?;
-    let mut failed = 0;
-    for name in &marked {
-        match resume(shared, name).await {
-            Err(FleetError::Backend(error)) if error.is_unavailable() => return Err(error),
-            resumed => failed += usize::from(resumed.is_err()),
+/// Deletions that have failed, each with the moment of its next try and the pause before that.
+#[derive(Default)]
+pub(crate) struct Stuck(HashMap<Name, (Instant, Duration)>);
+
+impl Stuck {
+    /// Goes on with `count` marked names that have not failed before, and then with those whose next try has come. `true`: these are all
+    /// marked names. A name that fails waits for its next try, and delays no other name.
+    ///
+    /// # Errors
+    /// An unavailable backend. A name that cannot be read, or whose files cannot be removed or are in use, is no error.
+    pub(crate) async fn resume_marked(
+        &mut self,
+        shared: &FleetShared,
+        count: usize,
+    ) -> Result<bool, BackendError> {
+        let limit = self.0.len() + count;
+        let mut marked = shared.ask(|backend| backend.deleting(limit)).await?;
+        let is_all = marked.len() < limit;
+        let before = std::mem::take(&mut self.0);
+        marked.sort_by_key(|name| before.contains_key(name));
+        for name in marked {
+            let pause = match before.get(&name) {
+                Some(&(at, pause)) if Instant::now() < at => {
+                    self.0.insert(name, (at, pause));
+                    continue;
+                }
+                Some((_, pause)) => (*pause * 2).min(LONGEST),
+                None => SHORTEST,
+            };
+            match resume(shared, &name).await {
+                Ok(()) => {}
+                Err(FleetError::Backend(error)) if error.is_unavailable() => return Err(error),
+                Err(_) => drop(self.0.insert(name, (Instant::now() + pause, pause))),
+            }
         }
+        Ok(is_all)
     }
-    Ok((marked.len(), failed))
+
+    /// The moment at which the first failed deletion is tried again.
+    pub(crate) fn next_try(&self) -> Option<Instant> {
+        self.0.values().map(|(at, _)| *at).min()
+    }
 }
 
 /// Removes the files of a marked name, and then the name.
@@ -96,8 +130,6 @@ async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) ->
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::actor::stage::{accept, joined};
     use crate::backend::MemoryBackend;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Fleet (handles) ──► FleetSupervisor ──┬── Admission: who gets a slot, who gets a turn
-//!                                        ├── Keeper: the lease, moments that are due, what expires
+//!                                        ├── Keeper (tasks): the lease, moments that are due, what expires
 //!                                        └── NameActor, one for each name that is not passive ──► a greenroom session
 //! ```
 //!

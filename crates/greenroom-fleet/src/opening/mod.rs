@@ -28,7 +28,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
 use crate::actor::context::{FleetShared, shown};
-use crate::actor::deletion;
+use crate::actor::deletion::Stuck;
 use crate::actor::keeper::RECOVER;
 use crate::actor::name::steps::left;
 use crate::actor::supervisor::leave;
@@ -110,13 +110,7 @@ async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
 
 /// Finishes deletions. A name whose files cannot be removed, or are in use, stays marked: the keeper goes on with it.
 async fn finish_deletions(shared: &FleetShared) -> Result<(), FleetError> {
-    let mut failed = 0;
-    loop {
-        let limit = failed + BATCH;
-        let marked;
-        (marked, failed) = deletion::resume_marked(shared, limit).await?;
-        if marked < limit {
-            return Ok(());
-        }
-    }
+    let mut stuck = Stuck::default();
+    while !stuck.resume_marked(shared, BATCH).await? {}
+    Ok(())
 }

@@ -8,8 +8,6 @@ use crate::id::Name;
 pub enum FleetFault {
     /// The actor that grants slots and turns.
     Admission,
-    /// The actor that does what time has to do.
-    Keeper,
     /// The actor of a name.
     Name(Name),
     /// The supervisor: the fleet ends.

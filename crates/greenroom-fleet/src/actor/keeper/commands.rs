@@ -16,12 +16,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::steps::KeeperContext;
-use super::{LOOK, NextMoment, SECOND, SendToName, locked};
+use super::{LOOK, NextMoment, SECOND, SendToName};
 use crate::actor::context::FleetShared;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
 use crate::backend::Requests;
 use crate::id::AttemptId;
+use crate::lock::locked;
 use crate::record::{CommandKind, CommandRecord, CommandResult};
 use crate::request::{Owned, TakeCommand};
 

@@ -55,7 +55,7 @@ pub(super) async fn listen(mut changes: broadcast::Receiver<Change>, context: Ar
         let change = tokio::select! {
             biased;
             () = sleep_until(moment.unwrap_or_else(Instant::now)), if moment.is_some() => {
-                later.pop_first().into_iter().for_each(|(_, name)| context.hint_name(name));
+                later.pop_first().into_iter().for_each(|(_, name)| context.hint_to_wake(Some(name)));
                 continue;
             }
             change = changes.recv() => change,
@@ -67,14 +67,14 @@ pub(super) async fn listen(mut changes: broadcast::Receiver<Change>, context: Ar
             Ok(Change::Queued(name) | Change::Freed(name)) => {
                 let wait = wait_for(&name, &context.shared);
                 if wait.is_zero() || later.len() == LATER {
-                    context.hint_name(name);
+                    context.hint_to_wake(Some(name));
                 } else {
                     later.insert((Instant::now() + wait, name));
                 }
             }
             Ok(Change::Commanded(node)) if node == context.shared.node => context.hint(Duty::Command),
             Ok(Change::Missed) | Err(RecvError::Lagged(_)) => {
-                context.hint_all_names();
+                context.hint_to_wake(None);
                 context.hint(Duty::Expire);
                 context.hint(Duty::Command);
             }

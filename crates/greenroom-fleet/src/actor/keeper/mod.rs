@@ -6,7 +6,7 @@
 //! | expire prompts and questions | at the next expiry, after hints, every 5 s | 8 batches of 256 |
 //! | wake names | at the next moment at which a prompt may begin, after hints, every 5 s | the names that can run, 256 in a request |
 //! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
-//! | finish deletions | every 5 s; while files cannot be removed after 1 s, 2 s … 15 s | 16 names, and those that failed the last time |
+//! | finish deletions | every 5 s; a name whose files could not be removed again after 1 s, 2 s … 15 s | 16 names, and those that wait for their next try |
 //! | release strangers | every 5 s | the names that this node owns |
 //! | carry out commands of other nodes | after hints; each second while there is another node and a name is awake here | 256 commands, each by a task of its own |
 //! | watch the nodes | each second if other nodes can use the backend; when a lease ends; when the next batch of names may be recovered | reads all nodes, recovers 64 names of dead ones |
@@ -27,8 +27,7 @@
 //! more. `fence.rs` has its clocks. On a backend that only this process can use nobody could take the names: there the lease may pass, and only
 //! the backend's word fences the node.
 //!
-//! The actor of the keeper owns the tasks. Restart policy: permanent. A keeper that is started again has no memory: it looks at
-//! everything once.
+//! The fleet's supervisor owns the keeper. A keeper that starts looks at everything once.
 
 mod commands;
 mod listen;
@@ -39,11 +38,10 @@ mod tests;
 mod watch;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::time::{Instant, sleep_until};
 
 use self::steps::KeeperContext;
@@ -99,56 +97,15 @@ const DUTIES: [(Duty, &str, u64); 8] = [
     (Duty::Command, "carry out commands of other nodes", 10),
 ];
 
-/// A running keeper.
-#[derive(Clone)]
+/// A running keeper. Its tasks end when it is dropped.
 pub(crate) struct Keeper {
-    actor: ActorRef<()>,
     context: Arc<KeeperContext>,
+    _tasks: Vec<Task>,
 }
 
 impl Keeper {
-    /// Starts a keeper under a supervisor, which starts it again if it fails.
-    pub(crate) async fn spawn(
-        shared: Arc<FleetShared>,
-        wake: WakeNames,
-        send: SendToName,
-        supervisor: ActorCell,
-    ) -> Result<Self, SpawnErr> {
+    pub(crate) fn start(shared: Arc<FleetShared>, wake: WakeNames, send: SendToName) -> Self {
         let context = Arc::new(KeeperContext::new(shared, wake, send));
-        let (actor, _) = Actor::spawn_linked(None, KeeperActor, context.clone(), supervisor).await?;
-        Ok(Self { actor, context })
-    }
-
-    pub(crate) fn id(&self) -> ActorId {
-        self.actor.get_id()
-    }
-
-    /// Says that something may wait for a name.
-    pub(crate) fn hint(&self, name: Name) {
-        self.context.hint_name(name);
-    }
-
-    /// Makes the actor fail, to test that the fleet survives it.
-    #[cfg(any(test, feature = "testkit"))]
-    pub(crate) fn panic(&self) {
-        // An error: it has ended.
-        self.actor.cast(()).ok();
-    }
-}
-
-struct KeeperActor;
-
-#[cfg_attr(feature = "async-trait", ractor::async_trait)]
-impl Actor for KeeperActor {
-    type Msg = ();
-    type State = Vec<Task>;
-    type Arguments = Arc<KeeperContext>;
-
-    async fn pre_start(
-        &self,
-        _: ActorRef<()>,
-        context: Arc<KeeperContext>,
-    ) -> Result<Vec<Task>, ActorProcessingErr> {
         // Before the first look at the records, so that no change is missed.
         let (changes, made) = (context.shared.backend.changes(), context.shared.backend.transitions());
         let mut tasks = vec![
@@ -164,12 +121,12 @@ impl Actor for KeeperActor {
                 lost.run_until_cancelled(attend(duty, words, Duration::from_millis(pause), &context)).await;
             }));
         }
-        Ok(tasks)
+        Self { context, _tasks: tasks }
     }
 
-    #[cfg(any(test, feature = "testkit"))]
-    async fn handle(&self, _: ActorRef<()>, (): (), _: &mut Vec<Task>) -> Result<(), ActorProcessingErr> {
-        panic!("a fault was injected into the keeper")
+    /// Says that something may wait for a name.
+    pub(crate) fn hint(&self, name: Name) {
+        self.context.hint_to_wake(Some(name));
     }
 }
 
@@ -225,8 +182,4 @@ async fn fence(context: Arc<KeeperContext>) {
         let (at, now) = (context.shared.fence.at(), Instant::now());
         sleep_until(if at <= now { now + SECOND } else { at }).await;
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

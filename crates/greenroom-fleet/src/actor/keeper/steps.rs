@@ -9,11 +9,13 @@ use tokio::time::Instant;
 
 use super::looks::Looks;
 use super::watch::NodeWatch;
-use super::{DUTIES, Duty, LOOK, NextMoment, SECOND, SendToName, WakeNames, locked};
+use super::{DUTIES, Duty, LOOK, NextMoment, SECOND, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, shown};
-use crate::actor::deletion;
+use crate::actor::deletion::Stuck;
 use crate::backend::Requests;
 use crate::id::{AttemptId, CommandId, Name, Term, Timestamp};
+use crate::lock::locked;
+use crate::pages::all_of;
 use crate::request::{Owned, Ownership, Page};
 
 /// Prompts or questions that expire in one request, and requests in one step.
@@ -29,34 +31,26 @@ const COMMANDS: Duration = Duration::from_secs(3600);
 const DELETE: usize = 16;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The things that all steps share. A keeper that is started again has new ones.
+/// The things that all steps share.
 pub(crate) struct KeeperContext {
     pub(super) shared: Arc<FleetShared>,
-    pub(super) wake: WakeNames,
     pub(super) send: SendToName,
     /// A hint for each duty.
     pub(super) hints: [Notify; DUTIES.len()],
-    pub(super) looks: Mutex<Looks>,
-    stuck: Mutex<StuckDeletions>,
+    looks: Looks,
+    /// One step at a time uses it.
+    stuck: tokio::sync::Mutex<Stuck>,
     strangers: Mutex<HashSet<(Name, Term)>>,
     /// Commands that are on their way: the backend may still list them.
     pub(super) commands: Arc<Mutex<HashSet<CommandId>>>,
     watch: NodeWatch,
 }
 
-/// Names whose files could not be removed.
-#[derive(Default)]
-struct StuckDeletions {
-    count: usize,
-    /// The pause after the last step.
-    pause: Duration,
-}
-
 impl KeeperContext {
     pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, send: SendToName) -> Self {
-        let (hints, looks, stuck) = Default::default();
-        let (strangers, commands, watch) = Default::default();
-        Self { shared, wake, send, hints, looks, stuck, strangers, commands, watch }
+        let looks = Looks::new(shared.clone(), wake, send.clone());
+        let (hints, stuck, strangers, commands, watch) = Default::default();
+        Self { shared, send, hints, looks, stuck, strangers, commands, watch }
     }
 
     /// Says that there may be something to do for a duty.
@@ -64,11 +58,17 @@ impl KeeperContext {
         self.hints[duty as usize].notify_one();
     }
 
+    /// Says that something may wait for a name; `None`: for any name.
+    pub(super) fn hint_to_wake(&self, name: Option<Name>) {
+        self.looks.hint(name);
+        self.hint(Duty::Wake);
+    }
+
     pub(super) async fn step(&self, duty: Duty, is_hinted: bool) -> NextMoment {
         match duty {
             Duty::Renew => self.watch.renew(&self.shared).await,
             Duty::Expire => self.expire().await,
-            Duty::Wake => self.wake_names().await,
+            Duty::Wake => self.looks.step().await,
             Duty::Forget => self.forget().await,
             Duty::Delete => self.delete().await,
             Duty::Release => self.release().await,
@@ -115,36 +115,29 @@ impl KeeperContext {
 
     /// Goes on with deletions that a crash, or files that could not be removed, have left.
     async fn delete(&self) -> NextMoment {
-        let limit = locked(&self.stuck).count + DELETE;
-        let (_, failed) = deletion::resume_marked(&self.shared, limit).await?;
-        let mut stuck = locked(&self.stuck);
-        stuck.count = failed;
-        stuck.pause = if failed == 0 { Duration::ZERO } else { (stuck.pause * 2).clamp(SECOND, LOOK * 3) };
-        Ok(Instant::now() + if failed == 0 { LOOK } else { stuck.pause })
+        let mut stuck = self.stuck.lock().await;
+        stuck.resume_marked(&self.shared, DELETE).await?;
+        let look = Instant::now() + LOOK;
+        Ok(stuck.next_try().map_or(look, |at| at.min(look)))
     }
 
     /// Releases names that the backend counts for this node by a claim that no actor knows, if two looks in a row have found
     /// them.
     async fn release(&self) -> NextMoment {
         let shared = &self.shared;
-        let mut listed = Vec::new();
-        loop {
-            let after = listed.last().map(|(name, _, _): &(Name, Term, AttemptId)| name.clone());
-            let page = Page { after, limit: Page::MOST };
-            let owned = shared.backend.owned_names(shared.node, page).await?;
-            if owned.is_empty() {
-                break;
-            }
-            listed.extend(owned);
-        }
+        let listed = all_of(|last: Option<&(Name, Term, AttemptId)>| {
+            let page = Page { after: last.map(|(name, ..)| name.clone()), limit: Page::MOST };
+            shared.backend.owned_names(shared.node, page)
+        });
+        let listed = listed.await?;
         let strangers: HashSet<_> = {
             // Read after the answers of the backend, so that a claim that was answered meanwhile is known.
             let awake = shared.awake();
             let is_known = |name: &Name, claim: AttemptId| {
                 awake.get(name).is_some_and(|cell| cell.holdings().claim == Some(claim))
             };
-            listed.retain(|(name, _, claim)| !is_known(name, *claim));
-            listed.into_iter().map(|(name, term, _)| (name, term)).collect()
+            let strangers = listed.into_iter().filter(|(name, _, claim)| !is_known(name, *claim));
+            strangers.map(|(name, term, _)| (name, term)).collect()
         };
         let before = std::mem::replace(&mut *locked(&self.strangers), strangers.clone());
         for (name, term) in strangers.intersection(&before) {

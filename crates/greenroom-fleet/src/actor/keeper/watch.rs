@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{LOOK, NextMoment, RENEW_AGAIN, SECOND, locked};
+use super::{LOOK, NextMoment, RENEW_AGAIN, SECOND};
 use crate::actor::context::{FleetShared, within};
 use crate::backend::Requests;
 use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{NodeId, Timestamp};
+use crate::lock::locked;
 use crate::pages::all_nodes;
 use crate::record::{NodeRecord, NodeState};
 use crate::request::Owned;

@@ -17,7 +17,7 @@ use tracing::Span;
 use super::steps::look::look;
 use super::watch::{self, StageWatch};
 use super::{NameContext, NameMessage, StepEnd};
-use crate::actor::cell::NameCell;
+use crate::actor::cell::{NameCell, Stage};
 use crate::actor::context::FleetShared;
 use crate::actor::task::{Task, panic_text};
 use crate::error::FleetError;
@@ -65,15 +65,15 @@ pub(super) enum NameStage {
 }
 
 impl NameStage {
-    pub(super) fn name(&self) -> &'static str {
+    fn kind(&self) -> Stage {
         match self {
-            Self::Settled => "settled",
-            Self::Waiting => "waiting",
-            Self::Activating { .. } => "activating",
-            Self::Backoff => "backoff",
-            Self::Idle(_) => "idle",
-            Self::Running { .. } => "running",
-            Self::Passivating { .. } => "passivating",
+            Self::Settled => Stage::Settled,
+            Self::Waiting => Stage::Waiting,
+            Self::Activating { .. } => Stage::Activating,
+            Self::Backoff => Stage::Backoff,
+            Self::Idle(_) => Stage::Idle,
+            Self::Running { .. } => Stage::Running,
+            Self::Passivating { .. } => Stage::Passivating,
         }
     }
 
@@ -211,8 +211,8 @@ impl NameActorState {
     }
 
     pub(super) fn enter(&mut self, stage: NameStage) {
-        tracing::trace!(stage = stage.name(), "name");
-        self.cx.cell.holdings().stage = Some((stage.name(), Instant::now()));
+        tracing::trace!(stage = ?stage.kind(), "name");
+        self.cx.cell.holdings().stage = Some((stage.kind(), Instant::now()));
         (self.stage, self.asked) = (stage, None);
         self.watch.renew();
         if matches!(self.stage, NameStage::Waiting) {

@@ -112,7 +112,7 @@ async fn a_session_that_comes_up_while_admission_restarts_counts_as_started() {
 
 /// Waits until the actor of a name is in this stage.
 async fn is_in(cell: &NameCell, stage: &str) {
-    until(stage, async || cell.holdings().stage.is_some_and(|(is, _)| is == stage)).await;
+    until(stage, async || cell.holdings().stage.is_some_and(|(is, _)| is.word() == stage)).await;
 }
 
 async fn until(what: &str, is_so: impl AsyncFn() -> bool) {

@@ -16,7 +16,7 @@ use crate::event::FleetEvent;
 use crate::id::Name;
 use crate::record::PromptRecord;
 
-/// Restarts of admission and keeper within [`RESTART_PERIOD`], after which the fleet ends.
+/// Restarts of admission within [`RESTART_PERIOD`], after which the fleet ends.
 const RESTARTS: usize = 10;
 const RESTART_PERIOD: Duration = Duration::from_secs(60);
 
@@ -44,7 +44,7 @@ impl FleetState {
         Ok(())
     }
 
-    pub(super) async fn start_keeper(&mut self) -> Handled {
+    pub(super) fn start_keeper(&mut self) {
         let (wake, send) = (self.myself.clone(), self.myself.clone());
         let wake = move |prompts: Vec<PromptRecord>| {
             // An error: the fleet has ended.
@@ -54,10 +54,7 @@ impl FleetState {
             // An error: the fleet has ended.
             send.cast(FleetMessage::To { name, message: Box::new(message), start: false }).ok();
         };
-        let (shared, myself) = (self.shared.clone(), self.myself.get_cell());
-        let keeper = Keeper::spawn(shared, Arc::new(wake), Arc::new(send), myself).await?;
-        self.keeper = Some(keeper);
-        Ok(())
+        self.keeper = Some(Keeper::start(self.shared.clone(), Arc::new(wake), Arc::new(send)));
     }
 
     /// Starts a name with a prompt that may begin, or wakes it.
@@ -87,7 +84,6 @@ impl FleetState {
             return Ok(());
         }
         if matches!(message, NameMessage::Wake(_)) {
-            // A keeper that is being started again looks at everything.
             self.keeper.iter().for_each(|keeper| keeper.hint(name.clone()));
             return Ok(());
         }
@@ -117,23 +113,21 @@ impl FleetState {
         if let Some(name) = self.by_actor.remove(&id) {
             return self.name_ended(name, failed).await;
         }
-        let is_keeper = self.keeper.as_ref().is_some_and(|keeper| keeper.id() == id);
-        if !(is_keeper || self.admission.is_current(id)) || self.left() {
+        if !self.admission.is_current(id) || self.left() {
             return Ok(());
         }
-        let child = if is_keeper { "keeper" } else { "admission" };
         let why = failed.unwrap_or_else(|| "it stopped".to_owned());
-        tracing::error!(child, why, "an actor of the fleet has failed");
+        tracing::error!(why, "the admission of the fleet has failed");
         let now = Instant::now();
         self.restarts.retain(|at| now.duration_since(*at) < RESTART_PERIOD);
         self.restarts.push(now);
         if self.restarts.len() > RESTARTS {
-            let why = format!("the fleet's {child} failed too often, the last time because: {why}");
+            let why = format!("the fleet's admission failed too often, the last time because: {why}");
             self.shared.tell(FleetEvent::Failed { why: why.clone() });
             return Err(why.into());
         }
-        self.shared.tell(FleetEvent::ActorRestarted { actor: child.to_owned(), why });
-        if is_keeper { self.start_keeper().await } else { self.start_admission().await }
+        self.shared.tell(FleetEvent::ActorRestarted { actor: "admission".to_owned(), why });
+        self.start_admission().await
     }
 
     async fn name_ended(&mut self, name: Name, failed: Option<String>) -> Handled {
@@ -180,7 +174,6 @@ impl FleetState {
         use crate::testkit::FleetFault;
         match fault {
             FleetFault::Admission => self.admission.send(AdmitterMessage::Panic),
-            FleetFault::Keeper => self.keeper.iter().for_each(Keeper::panic),
             FleetFault::Name(name) => self.send(name, NameMessage::Panic, false).await?,
             FleetFault::Supervisor => return Err("told to fail".into()),
         }

@@ -9,9 +9,8 @@
 //! | actor of a name | it is passive; started again if a message came meanwhile |
 //! | actor of a name that failed | its running step is awaited, what it holds is given back, and it is started again |
 //! | admission | started again with the names that hold a slot |
-//! | keeper | started again |
 //!
-//! Admission and keeper may fail ten times in a minute; after that the fleet ends.
+//! Admission may fail ten times in a minute; after that the fleet ends. The keeper is no actor: a step of it that fails is repeated.
 
 mod children;
 mod drain;
@@ -89,10 +88,11 @@ pub(crate) struct FleetState {
     shared: Arc<FleetShared>,
     myself: ActorRef<FleetMessage>,
     admission: AdmissionLink,
+    /// `None` before the start, and after the end.
     keeper: Option<Keeper>,
     names: HashMap<Name, NameChild>,
     by_actor: HashMap<ActorId, Name>,
-    /// Moments of the latest restarts of admission and keeper.
+    /// Moments of the latest restarts of admission.
     restarts: Vec<Instant>,
     draining: Option<drain::Draining>,
     /// Tells when the lease is lost, and when an operator asks the node to drain.
@@ -117,6 +117,7 @@ impl FleetState {
         let shared = self.shared.clone();
         shared.draining.cancel();
         shared.lost.cancel();
+        self.keeper = None;
         let (left_over, in_time) = (!self.left(), self.draining.is_some());
         shared.awake().clear();
         let cells: Vec<_> = self.names.drain().map(|(_, child)| child.cell).collect();
@@ -210,7 +211,7 @@ impl Actor for FleetSupervisor {
             over: false,
         };
         state.start_admission().await?;
-        state.start_keeper().await?;
+        state.start_keeper();
         state.shared.tell(FleetEvent::Joined { node: state.shared.node });
         Ok(state)
     }

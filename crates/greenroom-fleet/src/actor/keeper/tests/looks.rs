@@ -20,7 +20,7 @@ async fn names_are_woken_in_the_order_in_which_their_prompts_were_accepted() {
         tokio::time::advance(Duration::from_millis(1)).await;
     }
     // After a restart: the first look finds them all.
-    let keeper = stage.keeper().await;
+    let keeper = stage.keeper();
     assert_eq!(stage.woken().await, names(&order));
 
     stage.settle().await;
@@ -49,7 +49,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     fleet.quotas.insert("poor".to_owned(), poor);
     let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease, capacity: 8 };
     backend.join(join).await.unwrap();
-    let mut stage = Stage::of(Arc::new(fleet), backend.clone()).await;
+    let mut stage = Stage::of(Arc::new(fleet), backend.clone());
     let prompt = |name: &str, tenant: &str| Accept { tenant: tenant.to_owned(), ..accept(name, HOUR * 10) };
 
     // The tenant spends its money.
@@ -78,7 +78,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let period = stage.shared.quota("poor").budget.unwrap().period_at(backend.now());
     let next_period = Instant::now() + period.after(HOUR).since(backend.now());
 
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     assert_eq!(stage.woken().await, names(&["runs"]));
     let asked = |backend: &FaultedBackend| {
         ["waiting", "tenant", "name_record", "queue"].map(|of| backend.requests(of))
@@ -112,7 +112,7 @@ async fn tenants_that_have_spent_their_money_are_not_asked_about_again() {
     let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease, capacity: 8 };
     backend.join(join).await.unwrap();
     let period = fleet.default_quota.budget.unwrap().period_at(backend.now());
-    let mut stage = Stage::of(Arc::new(fleet), backend.clone()).await;
+    let mut stage = Stage::of(Arc::new(fleet), backend.clone());
     let bounds = QueueBounds { name: 1, tenant: 1, fleet: u32::MAX };
     for number in 0..TENANTS {
         let tenant = format!("poor {number}");
@@ -120,7 +120,7 @@ async fn tenants_that_have_spent_their_money_are_not_asked_about_again() {
         stage.accept(Accept { tenant, bounds, ..accept(&format!("of {number}"), HOUR * 10) }).await;
     }
     stage.accept(Accept { tenant: "rich".to_owned(), bounds, ..accept("runs", HOUR * 10) }).await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     assert_eq!(stage.woken().await, names(&["runs"]));
     let asked = |backend: &FaultedBackend| ["waiting", "tenant"].map(|of| backend.requests(of));
     let before = asked(&backend);
