@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::TryRecvError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::cell::NameCell;
-use super::transitions::Transitions;
 use crate::backend::{Backend, Reply};
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::event::FleetEvent;
@@ -67,8 +67,9 @@ pub(crate) struct FleetShared {
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,
     pub(crate) events: broadcast::Sender<FleetEvent>,
-    /// Transitions of the backend that are events, and have not been told.
-    pub(crate) transitions: Transitions,
+    /// Transitions that the backend has made and the application has not been told. Whoever tells an event next tells them before, so
+    /// events come in the order in which they happened. The keeper hears of each one, so none waits for long.
+    pub(crate) transitions: Mutex<broadcast::Receiver<FleetEvent>>,
     /// Cancelled when the fleet takes no more prompts.
     pub(crate) draining: CancellationToken,
     /// Cancelled when an operator has asked the node to drain.
@@ -124,7 +125,15 @@ impl FleetShared {
 
     /// Tells the transitions that requests to the backend have made.
     pub(crate) fn tell_transitions(&self) {
-        self.transitions.tell(|event| self.send(event));
+        // A panic in between leaves the rest in the channel.
+        let mut transitions = locked(&self.transitions);
+        loop {
+            match transitions.try_recv() {
+                Ok(transition) => self.send(transition),
+                Err(TryRecvError::Lagged(missed)) => self.send(FleetEvent::TransitionsMissed { missed }),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+            }
+        }
     }
 
     fn send(&self, event: FleetEvent) {

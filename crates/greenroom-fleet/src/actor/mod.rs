@@ -22,6 +22,5 @@ pub(crate) mod scribe;
 pub(crate) mod stage;
 pub(crate) mod supervisor;
 pub(crate) mod task;
-pub(crate) mod transitions;
 #[cfg(test)]
 pub(crate) mod turn_stage;

@@ -9,7 +9,6 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use super::context::FleetShared;
-use super::transitions::Transitions;
 use crate::backend::{Backend, Requests};
 use crate::fence::Fence;
 use crate::files::Folders;
@@ -22,10 +21,14 @@ use crate::request::{Accept, Join, QueueBounds};
 
 /// A fleet on a backend, whose node has joined.
 pub(crate) async fn joined(backend: impl Backend, limits: FleetLimits) -> Arc<FleetShared> {
-    let shared = Arc::new(shared(Arc::new(backend), limits));
-    let join = Join { node: shared.node, host: "here".into(), lease: shared.limits.lease, capacity: 8 };
-    shared.backend.join(join).await.unwrap();
-    shared
+    join(shared(Arc::new(backend), limits)).await
+}
+
+/// Has the node of a fleet join.
+pub(crate) async fn join(shared: FleetShared) -> Arc<FleetShared> {
+    let (host, lease) = (shared.host.clone(), shared.limits.lease);
+    shared.backend.join(Join { node: shared.node, host, lease, capacity: 8 }).await.unwrap();
+    Arc::new(shared)
 }
 
 /// A fleet on a backend, whose node has not joined.
@@ -33,7 +36,7 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
     let folders = Folders::at(backend.default_folder().unwrap(), false);
     let profile: Profile = Arc::new(|_| Session::builder());
     FleetShared {
-        transitions: Transitions::of(&*backend),
+        transitions: backend.transitions().into(),
         hub: Hub::of(&backend),
         backend,
         fence: Fence::new(limits.lease, None),

@@ -14,8 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::fleet::{Fleet, Handle, LONGEST};
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetSupervisor;
-use crate::actor::transitions::Transitions;
-use crate::backend::{Backend, MemoryBackend};
+use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, FleetEvents};
 use crate::fence::{self, Fence};
@@ -243,7 +242,7 @@ impl FleetBuilder {
         };
         let fence = Fence::new(self.limits.lease, watchdog);
         let shared = Arc::new(FleetShared {
-            transitions: Transitions::of(&*backend),
+            transitions: backend.transitions().into(),
             hub: Hub::of(&backend),
             backend,
             limits: self.limits,

@@ -3,13 +3,15 @@
 use ractor::ActorId;
 
 use super::machine::{NameActorState, NameStage, SlotRequest};
+use crate::actor::admitter::AdmitterMessage;
 use crate::actor::context::shown;
 use crate::admission::{AdmissionMessage, Grant, Want};
 use crate::event::PassivatedBy;
 
 impl NameActorState {
     pub(super) fn tell_admission(&self, message: AdmissionMessage) {
-        self.cx.admission.tell(&self.cx.cell.name, message, &self.myself);
+        let name = self.cx.cell.name.clone();
+        self.cx.admission.send(AdmitterMessage::Of(name, message, self.myself.clone()));
     }
 
     pub(super) fn free_slot(&self) {

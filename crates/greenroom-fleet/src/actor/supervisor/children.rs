@@ -7,11 +7,13 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
 use super::{FleetMessage, FleetState, NameChild};
-use crate::actor::admitter::{Admitter, AdmitterArguments, AdmitterMessage, Holder};
+use crate::actor::admitter::{Admitter, AdmitterMessage};
 use crate::actor::cell::NameCell;
+use crate::actor::context::{FleetShared, shown};
 use crate::actor::keeper::Keeper;
 use crate::actor::name::steps::release::give_back;
 use crate::actor::name::{NameActor, NameContext, NameMessage};
+use crate::admission::Admission;
 use crate::event::FleetEvent;
 use crate::id::Name;
 use crate::record::PromptRecord;
@@ -22,39 +24,42 @@ const RESTART_PERIOD: Duration = Duration::from_secs(60);
 
 type Handled = Result<(), ActorProcessingErr>;
 
+/// Starts the keeper of a fleet.
+pub(super) fn start_keeper(shared: &Arc<FleetShared>, fleet: &ActorRef<FleetMessage>) -> Keeper {
+    let (wake, send) = (fleet.clone(), fleet.clone());
+    let wake = move |prompts: Vec<PromptRecord>| {
+        // An error: the fleet has ended.
+        wake.cast(FleetMessage::Wake(prompts)).ok();
+    };
+    let send = move |name, message| {
+        // An error: the fleet has ended.
+        send.cast(FleetMessage::To { name, message: Box::new(message), start: false }).ok();
+    };
+    Keeper::start(shared.clone(), Arc::new(wake), Arc::new(send))
+}
+
 impl FleetState {
     pub(super) async fn start_admission(&mut self) -> Handled {
         self.admission.connect(None);
-        let held = |child: &NameChild| {
+        let shared = &self.shared;
+        let mut admission =
+            Admission::new(shared.limits.clone(), shared.quotas.clone(), shared.default_quota.clone());
+        for child in self.names.values() {
             let holdings = child.cell.holdings();
-            holdings.slot.then(|| Holder {
-                name: child.cell.name.clone(),
-                tenant: holdings.tenant.clone(),
-                starting: holdings.session.is_none(),
-            })
-        };
-        let holders = self.names.values().filter_map(held).collect();
-        let arguments = AdmitterArguments { shared: self.shared.clone(), holders };
-        let (admitter, _) = Actor::spawn_linked(None, Admitter, arguments, self.myself.get_cell()).await?;
+            if holdings.slot {
+                admission.holds(&child.cell.name, &holdings.tenant, holdings.session.is_none());
+            }
+        }
+        if shared.draining.is_cancelled() {
+            admission.set_draining();
+        }
+        let (admitter, _) = Actor::spawn_linked(None, Admitter, admission, self.myself.get_cell()).await?;
         self.admission.connect(Some(admitter));
         for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
             // An error: the actor has ended, and holds nothing.
             actor.cast(NameMessage::AskAgain).ok();
         }
         Ok(())
-    }
-
-    pub(super) fn start_keeper(&mut self) {
-        let (wake, send) = (self.myself.clone(), self.myself.clone());
-        let wake = move |prompts: Vec<PromptRecord>| {
-            // An error: the fleet has ended.
-            wake.cast(FleetMessage::Wake(prompts)).ok();
-        };
-        let send = move |name, message| {
-            // An error: the fleet has ended.
-            send.cast(FleetMessage::To { name, message: Box::new(message), start: false }).ok();
-        };
-        self.keeper = Some(Keeper::start(self.shared.clone(), Arc::new(wake), Arc::new(send)));
     }
 
     /// Starts a name with a prompt that may begin, or wakes it.
@@ -137,7 +142,7 @@ impl FleetState {
         let Some(why) = failed else {
             return self.given_back(name).await;
         };
-        tracing::error!(why, name = crate::actor::context::shown(&name), "the actor of a name has failed");
+        tracing::error!(why, name = shown(&name), "the actor of a name has failed");
         self.shared.tell(FleetEvent::ActorRestarted { actor: format!("name {name}"), why });
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
         self.shared.tasks.spawn(async move {

@@ -13,24 +13,16 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::FleetMessage;
-use super::FleetState;
+use super::{FleetMessage, FleetState};
 use crate::actor::admitter::AdmitterMessage;
 use crate::actor::name::NameMessage;
+use crate::actor::retry::repeat;
 use crate::actor::task::Task;
 use crate::backend::Requests;
 use crate::event::FleetEvent;
 
 /// The time that is kept for sessions whose turn is cut off, at most.
 const CUT: Duration = Duration::from_secs(5);
-
-/// A moment of the drain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DrainStep {
-    Cut,
-    /// The deadline has passed, or the node has left its backend.
-    Over,
-}
 
 /// A drain in progress.
 pub(super) struct Draining {
@@ -63,10 +55,10 @@ impl FleetState {
         let kept = (left / 3).min(CUT);
         let myself = self.myself.clone();
         let timers = Task::spawn(async move {
-            for (before, step) in [(kept, DrainStep::Cut), (Duration::ZERO, DrainStep::Over)] {
+            for (before, step) in [(kept, FleetMessage::Cut), (Duration::ZERO, FleetMessage::Over)] {
                 tokio::time::sleep_until(deadline - before).await;
                 // An error: the fleet has ended.
-                myself.cast(FleetMessage::DrainStep(step)).ok();
+                myself.cast(step).ok();
             }
         });
         if let Some(draining) = &mut self.draining {
@@ -75,15 +67,11 @@ impl FleetState {
         self.check_drained();
     }
 
-    pub(super) fn drain_step(&mut self, step: DrainStep) {
-        match step {
-            DrainStep::Cut => self.names.values().for_each(|child| child.cell.cut()),
-            DrainStep::Over => {
-                // Dropped: that tells the callers.
-                self.draining.iter_mut().for_each(|draining| draining.done.clear());
-                self.myself.stop(None);
-            }
-        }
+    /// The drain is over.
+    pub(super) fn drained(&mut self) {
+        // Dropped: that tells the callers.
+        self.draining.iter_mut().for_each(|draining| draining.done.clear());
+        self.myself.stop(None);
     }
 
     /// The node has lost its lease: its sessions end at once, and nothing is written.
@@ -114,7 +102,7 @@ impl FleetState {
                 // Every session has ended, and nothing was written for it.
                 super::leave(&shared).await;
             } else {
-                match crate::actor::retry::repeat(&shared, || shared.backend.leave(shared.node)).await {
+                match repeat(&shared, || shared.backend.leave(shared.node)).await {
                     Ok(()) => shared.tell(FleetEvent::Left { node: shared.node }),
                     Err(error) => {
                         tracing::warn!(?error, "the fleet's node could not leave; its lease runs out");
@@ -122,7 +110,7 @@ impl FleetState {
                 }
             }
             // An error: the fleet has ended.
-            myself.cast(FleetMessage::DrainStep(DrainStep::Over)).ok();
+            myself.cast(FleetMessage::Over).ok();
         }));
     }
 

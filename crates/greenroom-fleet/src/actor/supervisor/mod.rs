@@ -57,8 +57,10 @@ pub(crate) enum FleetMessage {
     Abandoned,
     /// The node has lost its lease.
     LeaseLost,
-    /// A step of the drain is due.
-    DrainStep(drain::DrainStep),
+    /// The rest of the time to drain is for sessions whose turn is cut off.
+    Cut,
+    /// The deadline of the drain has passed, or the node has left its backend.
+    Over,
     /// Panics in an actor, to test that the fleet survives it.
     #[cfg(feature = "testkit")]
     Inject(crate::testkit::FleetFault),
@@ -88,7 +90,7 @@ pub(crate) struct FleetState {
     shared: Arc<FleetShared>,
     myself: ActorRef<FleetMessage>,
     admission: AdmissionLink,
-    /// `None` before the start, and after the end.
+    /// `None`: the end was told.
     keeper: Option<Keeper>,
     names: HashMap<Name, NameChild>,
     by_actor: HashMap<ActorId, Name>,
@@ -97,8 +99,6 @@ pub(crate) struct FleetState {
     draining: Option<drain::Draining>,
     /// Tells when the lease is lost, and when an operator asks the node to drain.
     _lease: Task,
-    /// The end was told.
-    over: bool,
 }
 
 impl Drop for FleetState {
@@ -111,13 +111,12 @@ impl FleetState {
     /// Tells the end of the fleet, however it ended. After a drain nothing is left; a supervisor that failed or was killed leaves
     /// sessions, which end at once. Does nothing the second time.
     fn end(&mut self) {
-        if std::mem::replace(&mut self.over, true) {
+        if self.keeper.take().is_none() {
             return;
         }
         let shared = self.shared.clone();
         shared.draining.cancel();
         shared.lost.cancel();
-        self.keeper = None;
         let (left_over, in_time) = (!self.left(), self.draining.is_some());
         shared.awake().clear();
         let cells: Vec<_> = self.names.drain().map(|(_, child)| child.cell).collect();
@@ -199,19 +198,17 @@ impl Actor for FleetSupervisor {
             actor.cast(FleetMessage::LeaseLost).ok();
         });
         let mut state = FleetState {
+            keeper: Some(children::start_keeper(&shared, &myself)),
             shared,
             myself,
             admission: AdmissionLink::default(),
-            keeper: None,
             names: HashMap::new(),
             by_actor: HashMap::new(),
             restarts: Vec::new(),
             draining: None,
             _lease: lease,
-            over: false,
         };
         state.start_admission().await?;
-        state.start_keeper();
         state.shared.tell(FleetEvent::Joined { node: state.shared.node });
         Ok(state)
     }
@@ -237,7 +234,8 @@ impl Actor for FleetSupervisor {
                 state.drain(deadline, None);
             }
             FleetMessage::LeaseLost => state.fence(),
-            FleetMessage::DrainStep(step) => state.drain_step(step),
+            FleetMessage::Cut => state.names.values().for_each(|child| child.cell.cut()),
+            FleetMessage::Over => state.drained(),
             #[cfg(feature = "testkit")]
             FleetMessage::Inject(fault) => state.inject(fault).await?,
         }

@@ -1,11 +1,11 @@
 //! Looks at what can run: their order, and what they leave out.
 
 use super::*;
-use crate::actor::stage::shared;
+use crate::actor::stage::{join, shared};
 use crate::clock::Clock;
 use crate::id::Timestamp;
 use crate::limits::{Budget, Quota};
-use crate::request::{Accept, Finish, Join, Marked, QueueBounds};
+use crate::request::{Accept, Finish, Marked, QueueBounds};
 
 fn names(of: &[&str]) -> Vec<Name> {
     of.iter().map(|name| Name::new(*name).unwrap()).collect()
@@ -47,9 +47,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let budget = Some(Budget { amount: 10, period: HOUR, reserve: 5 });
     let poor = Quota { budget, ..Quota::default() };
     fleet.quotas.insert("poor".to_owned(), poor);
-    let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease, capacity: 8 };
-    backend.join(join).await.unwrap();
-    let mut stage = Stage::of(Arc::new(fleet), backend.clone());
+    let mut stage = Stage::of(join(fleet).await, backend.clone());
     let prompt = |name: &str, tenant: &str| Accept { tenant: tenant.to_owned(), ..accept(name, HOUR * 10) };
 
     // The tenant spends its money.
@@ -109,10 +107,8 @@ async fn tenants_that_have_spent_their_money_are_not_asked_about_again() {
     fleet.default_quota =
         Quota { budget: Some(Budget { amount: 10, period: HOUR, reserve: 5 }), ..Quota::default() };
     fleet.quotas.insert("rich".to_owned(), Quota::default());
-    let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease, capacity: 8 };
-    backend.join(join).await.unwrap();
     let period = fleet.default_quota.budget.unwrap().period_at(backend.now());
-    let mut stage = Stage::of(Arc::new(fleet), backend.clone());
+    let mut stage = Stage::of(join(fleet).await, backend.clone());
     let bounds = QueueBounds { name: 1, tenant: 1, fleet: u32::MAX };
     for number in 0..TENANTS {
         let tenant = format!("poor {number}");
