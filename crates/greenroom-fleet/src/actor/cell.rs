@@ -1,6 +1,5 @@
 //! The holdings of a name (slot, ownership, session) are kept outside of its actor: an actor that fails leaves them to be given back.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use greenroom::Session;
@@ -17,8 +16,6 @@ use crate::request::Ownership;
 pub(crate) struct NameCell {
     pub(crate) name: Name,
     holdings: Mutex<Holdings>,
-    /// The actor was woken, and has not looked at its queue since.
-    dirty: AtomicBool,
     /// The steps that run. A step goes on when the actor fails.
     pub(crate) steps: TaskTracker,
 }
@@ -53,6 +50,8 @@ impl Stage {
 /// The slot, the ownership and the session of a name.
 #[derive(Default)]
 pub(crate) struct Holdings {
+    /// The actor was woken, and has not looked at its queue since.
+    is_dirty: bool,
     /// The slot of this admission.
     pub(crate) slot: bool,
     pub(crate) tenant: String,
@@ -76,8 +75,8 @@ pub(crate) struct Holdings {
 
 impl NameCell {
     pub(crate) fn new(name: Name) -> Arc<Self> {
-        let (holdings, dirty) = (Mutex::default(), AtomicBool::new(true));
-        Arc::new(Self { name, holdings, dirty, steps: TaskTracker::new() })
+        let holdings = Holdings { is_dirty: true, ..Holdings::default() };
+        Arc::new(Self { name, holdings: holdings.into(), steps: TaskTracker::new() })
     }
 
     /// The holdings, locked. Drop the guard before an `await`.
@@ -138,15 +137,15 @@ impl NameCell {
 
     /// Notes that there may be something to do. `false`: that was noted before, and the actor has not looked since.
     pub(crate) fn mark(&self) -> bool {
-        !self.dirty.swap(true, Ordering::AcqRel)
+        !std::mem::replace(&mut self.holdings().is_dirty, true)
     }
 
     /// Notes that the actor looks now.
     pub(crate) fn look(&self) {
-        self.dirty.store(false, Ordering::Release);
+        self.holdings().is_dirty = false;
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::Acquire)
+        self.holdings().is_dirty
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of a name's actor alone, for moments that no fleet can be stopped at.
 
+mod processes;
 mod slots;
 mod turns;
 

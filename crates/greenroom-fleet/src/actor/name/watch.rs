@@ -10,12 +10,17 @@ use tokio::time::{sleep, timeout};
 use super::steps::record_process;
 use super::{NameContext, NameMessage, Watched};
 use crate::actor::cell::NameCell;
+use crate::actor::context::shown;
+use crate::actor::retry::NotDone;
 use crate::actor::task::Task;
 use crate::event::PassivatedBy;
 use crate::limits::FleetLimits;
 
 /// The time in which the CLI says that it is idle after the result of a turn. It counts as busy after that.
 const SETTLES: Duration = Duration::from_secs(1);
+
+/// The pause after a record of a process that the backend has refused.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The watch of a name's stage, if there is one. Its messages carry the number of the stage, so that those of an earlier stage are
 /// told apart.
@@ -93,11 +98,15 @@ pub(super) fn processes(cx: &NameContext, session: &Session) -> Task {
         loop {
             let process = session.process();
             if process != recorded {
-                if let Err(not_done) = record_process(&shared, &cell).await {
-                    tracing::debug!(?not_done, "the process of a session could not be kept");
-                    return;
+                match record_process(&shared, &cell).await {
+                    Ok(()) => recorded = process,
+                    Err(NotDone::Fenced) => return,
+                    Err(NotDone::Error(error)) => {
+                        // The record of the activation still leads to the process. Tried again after the next event.
+                        tracing::warn!(name = shown(&cell.name), %error, "the process of a session could not be kept");
+                        sleep(AGAIN).await;
+                    }
                 }
-                recorded = process;
             }
             // Also after events that were missed.
             if events.next().await.is_none() {
