@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::cell::NameCell;
 use super::name::NameMessage;
-use super::task::Task;
+use super::task::{Task, answer};
 use crate::admission::{Admission, AdmissionMessage, Counts};
 use crate::id::Name;
 use crate::lock::locked;
@@ -131,10 +131,7 @@ impl Actor for Admitter {
             }
             AdmitterMessage::Timer => {}
             AdmitterMessage::Drain => state.admission.set_draining(),
-            AdmitterMessage::Counts(reply) => {
-                // An error: nobody waits for the counts any more.
-                reply.send(state.admission.counts()).ok();
-            }
+            AdmitterMessage::Counts(reply) => answer(reply, state.admission.counts()),
             #[cfg(feature = "testkit")]
             AdmitterMessage::Panic => panic!("told to panic"),
         }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::name::steps::losses::Losses;
+use super::name::steps::losses::{Loss, Losses};
 use crate::id::{AttemptId, Name, PromptId};
 use crate::lock::locked;
 use crate::request::Ownership;
@@ -123,9 +123,10 @@ impl NameCell {
         self.holdings().stage.is_some_and(|(is, _)| is == stage)
     }
 
-    /// The losses of the session's transcript; `None` if the backend keeps no transcripts.
-    pub(crate) fn losses(&self) -> Option<Arc<Losses>> {
-        self.holdings().losses.clone()
+    /// The first loss of the session's transcript, if the backend keeps transcripts.
+    pub(crate) async fn loss(&self) -> Option<Loss> {
+        let losses = self.holdings().losses.clone()?;
+        losses.first().await
     }
 
     /// The session, if it runs a turn, and the turn of this prompt if one is given.

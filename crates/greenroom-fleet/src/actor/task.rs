@@ -1,5 +1,6 @@
-//! A spawned task that ends when its owner does.
+//! A spawned task that ends when its owner does, and answers to callers.
 
+use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 /// A task that is aborted when its owner drops it.
@@ -13,6 +14,12 @@ impl Task {
         #[allow(clippy::disallowed_methods, reason = "`Task` is the owner that the rule asks for")]
         Self { _task: AbortOnDropHandle::new(tokio::spawn(future)) }
     }
+}
+
+/// Answers a caller.
+pub(crate) fn answer<T>(caller: oneshot::Sender<T>, answer: T) {
+    // An error: the caller waits no more.
+    caller.send(answer).ok();
 }
 
 /// The text of a panic.

@@ -165,7 +165,7 @@ impl Looks {
                 (self.wake)(waiting.prompts);
             }
             let Some(next) = waiting.next else {
-                others.into_iter().for_each(|name| (self.send)(name, NameMessage::NotFound));
+                others.into_iter().for_each(|name| (self.send)(name, NameMessage::Wake(None)));
                 return Ok(());
             };
             page.after = Some(next);

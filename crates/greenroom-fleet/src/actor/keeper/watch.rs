@@ -176,7 +176,7 @@ impl NodeWatch {
                 return Ok(());
             }
             // Each node begins at a moment of its own.
-            let begins = now + pause.mul_f64(place(shared.node));
+            let begins = now + pause.mul_f64(fastrand::f64());
             if *watch.recovers_at.get_or_insert(begins) > now {
                 return Ok(());
             }
@@ -192,10 +192,4 @@ impl NodeWatch {
 fn counts_as_dead(shared: &FleetShared) {
     tracing::error!(node = %shared.node, "the backend counts this node as dead");
     shared.lost.cancel();
-}
-
-/// A number from 0 to 1 that differs between nodes: their ids are random.
-fn place(node: NodeId) -> f64 {
-    let bytes = node.0.into_bytes();
-    f64::from(u16::from_be_bytes([bytes[0], bytes[1]])) / f64::from(u16::MAX)
 }

@@ -9,7 +9,6 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::Watched;
 use super::machine::{Live, NameActorState, NameStage};
 use super::steps::release::give_back;
 use super::steps::turn::{TurnEnd, run_turn};
@@ -18,7 +17,6 @@ use crate::actor::context::shown;
 use crate::actor::retry::NotDone;
 use crate::admission::AdmissionMessage;
 use crate::event::{FleetEvent, PassivatedBy};
-use crate::id::Name;
 use crate::profile::ActivatedFor;
 
 /// The longest time for which a deletion or a quarantine keeps a name from being activated.
@@ -142,27 +140,6 @@ impl NameActorState {
         self.decide();
     }
 
-    pub(super) fn watch_idle(&mut self) {
-        if let NameStage::Idle(live) = &self.stage {
-            self.watch.idle(live.session.clone(), &self.cx.shared.limits);
-        }
-    }
-
-    pub(super) fn watched(&mut self, what: Watched, stage: u64) {
-        if !self.watch.is_of(stage) {
-            return;
-        }
-        match what {
-            Watched::Busy(busy) => self.tell_admission(AdmissionMessage::Busy(busy)),
-            Watched::Over(PassivatedBy::Idle) if self.asked.is_some() => {}
-            Watched::Over(by) => self.begin_passivating(by, None),
-            Watched::BackoffOver => {
-                self.enter(NameStage::Settled);
-                self.look();
-            }
-        }
-    }
-
     /// Ends the session. `failures`: the number in a row, if the next activation has to wait.
     pub(super) fn begin_passivating(&mut self, by: PassivatedBy, failures: Option<u32>) {
         self.enter(NameStage::Passivating { failures });
@@ -199,7 +176,7 @@ impl NameActorState {
         self.enter(NameStage::Backoff);
         let holds = join_all(std::mem::take(&mut self.callers.holds));
         // An error: a backend that answers late keeps no prompt waiting any longer.
-        self.watch.backoff(timeout(HELD, holds).map(|_| ()));
+        self.wait_in_backoff(timeout(HELD, holds).map(|_| ()));
     }
 
     /// Waits before the next activation, longer after each failure in a row, and not at once with others.
@@ -211,12 +188,11 @@ impl NameActorState {
         }
         let limits = &self.cx.shared.limits;
         let doubled = limits.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        let wait =
-            doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fraction(&self.cx.cell.name, failures));
+        let wait = doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fastrand::f64());
         let wait = wait.max(Duration::from_millis(1));
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.tell(|name, tenant| FleetEvent::BackingOff { name, tenant, millis });
-        self.watch.backoff(sleep(wait));
+        self.wait_in_backoff(sleep(wait));
     }
 
     /// Goes back to a stage without a session.
@@ -225,10 +201,4 @@ impl NameActorState {
         self.enter(stage);
         self.callers.tell_passive(false);
     }
-}
-
-/// A fraction from 0 to 1 that differs between names and between attempts.
-fn fraction(name: &Name, failures: u32) -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    f64::from((RandomState::new().hash_one((name, failures)) >> 32) as u32) / f64::from(u32::MAX)
 }

@@ -19,7 +19,7 @@ use super::watch::{self, StageWatch};
 use super::{NameContext, NameMessage, StepEnd};
 use crate::actor::cell::{NameCell, Stage};
 use crate::actor::context::FleetShared;
-use crate::actor::task::{Task, panic_text};
+use crate::actor::task::{Task, answer, panic_text};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, PassivatedBy};
 use crate::id::{Name, PromptId};
@@ -112,8 +112,8 @@ pub(super) struct Live {
     pub(super) meter: Arc<Mutex<UsageTracker>>,
     /// The interrupts that are on their way to the CLI. No turn begins before they have arrived: they would hit that turn.
     pub(super) interrupts: TaskTracker,
-    /// Keep the identity of the session's process, and wait for a kill.
-    _watches: [Task; 2],
+    /// Keeps the identity of the session's process.
+    _processes: Task,
 }
 
 /// The callers of a name, and their wishes.
@@ -149,17 +149,12 @@ impl Callers {
     }
 }
 
-pub(super) fn answer<T>(caller: oneshot::Sender<T>, answer: T) {
-    // An error: the caller waits no more.
-    caller.send(answer).ok();
-}
-
 /// The state of a name's actor.
 pub(crate) struct NameActorState {
     pub(super) myself: ActorRef<NameMessage>,
     pub(super) cx: NameContext,
     pub(super) stage: NameStage,
-    pub(super) watch: StageWatch,
+    pub(super) watch: Option<StageWatch>,
     /// The prompt that may begin now, as the last look found it.
     pub(super) next: Option<PromptRecord>,
     /// The last request to admission in this stage, unless it was withdrawn or given back.
@@ -174,10 +169,10 @@ pub(crate) struct NameActorState {
 impl NameActorState {
     pub(super) fn new(myself: ActorRef<NameMessage>, cx: NameContext) -> Self {
         Self {
-            watch: StageWatch::new(myself.clone()),
             myself,
             cx,
             stage: NameStage::Settled,
+            watch: None,
             next: None,
             asked: None,
             is_looking: false,
@@ -188,8 +183,8 @@ impl NameActorState {
 
     /// A session that has come up.
     pub(super) fn live(&self, session: Session) -> Live {
-        let watches = [watch::processes(&self.cx, &session), watch::killed(&self.myself, &self.cx.cell)];
-        Live { session, meter: Arc::default(), interrupts: TaskTracker::new(), _watches: watches }
+        let processes = watch::processes(&self.cx, &session);
+        Live { session, meter: Arc::default(), interrupts: TaskTracker::new(), _processes: processes }
     }
 
     /// Runs a step, and then the transition that the step returns. The step goes on if the actor fails; its panic fails the actor.
@@ -213,8 +208,7 @@ impl NameActorState {
     pub(super) fn enter(&mut self, stage: NameStage) {
         tracing::trace!(stage = ?stage.kind(), "name");
         self.cx.cell.holdings().stage = Some((stage.kind(), Instant::now()));
-        (self.stage, self.asked) = (stage, None);
-        self.watch.renew();
+        (self.stage, self.watch, self.asked) = (stage, None, None);
         if matches!(self.stage, NameStage::Waiting) {
             self.tell(|name, tenant| FleetEvent::Waiting { name, tenant });
         }
@@ -245,13 +239,6 @@ impl NameActorState {
             return self.cx.cell.look();
         }
         self.look();
-    }
-
-    /// Another node may run the prompts for which the name waits: they need no slot here then.
-    pub(super) fn not_found(&mut self) {
-        if matches!(self.stage, NameStage::Waiting) {
-            self.look();
-        }
     }
 
     /// Looks at what waits for the name, once more if a look runs.

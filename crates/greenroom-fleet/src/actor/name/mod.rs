@@ -25,7 +25,6 @@ use super::cell::NameCell;
 use super::context::FleetShared;
 use crate::admission::Grant;
 use crate::error::FleetError;
-use crate::event::PassivatedBy;
 use crate::id::PromptId;
 use crate::record::PromptRecord;
 use machine::NameActorState;
@@ -33,10 +32,8 @@ pub(crate) use requests::steer;
 
 /// A message to the actor of a name.
 pub(crate) enum NameMessage {
-    /// Something may have begun to wait. With the prompt that may begin, if it is known.
+    /// Something may have begun to wait, or may wait for this node no more. With the prompt that may begin, if it is known.
     Wake(Option<PromptId>),
-    /// The keeper has found no prompt of the name that can run on this node.
-    NotFound,
     /// Start the session, without a prompt.
     Warm(oneshot::Sender<Result<(), FleetError>>),
     /// Admission grants a slot or a turn, or wants the slot back. With the actor of admission.
@@ -52,12 +49,10 @@ pub(crate) enum NameMessage {
     Interrupt { prompt: Option<PromptId>, done: oneshot::Sender<Result<bool, FleetError>> },
     /// Say something in the running turn.
     Steer { message: Box<Prompt>, done: oneshot::Sender<Result<(), FleetError>> },
-    /// The fleet drains, or the session was killed: end the session when it is idle.
+    /// The fleet drains, or has lost its lease: end the session when it is idle.
     End,
-    /// The end of a step.
+    /// The end of a step, or of a watch.
     Step(StepEnd),
-    /// The session's activity, or a timer. `u64`: the number of the stage, so that an earlier one is told apart.
-    Watched(Watched, u64),
     /// Panics, to test that the fleet survives it.
     #[cfg(feature = "testkit")]
     Panic,
@@ -68,17 +63,6 @@ impl ractor::Message for NameMessage {}
 
 /// The end of a step: the transition that follows, or the text of a panic.
 pub(crate) type StepEnd = Result<Box<dyn FnOnce(&mut NameActorState) + Send>, String>;
-
-/// An observation of a watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watched {
-    /// The CLI works in the background, or nothing runs in it any more.
-    Busy(bool),
-    /// The session was idle or worked in the background for too long, or has ended by itself.
-    Over(PassivatedBy),
-    /// The wait after a failure, or for a deletion or a quarantine, is over.
-    BackoffOver,
-}
 
 /// The actor of a name.
 pub(crate) struct NameActor;
@@ -111,7 +95,6 @@ impl Actor for NameActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             NameMessage::Wake(next) => state.woken(next),
-            NameMessage::NotFound => state.not_found(),
             NameMessage::Warm(done) => state.warm(done),
             NameMessage::Granted(grant, admitter) => state.granted(grant, admitter),
             NameMessage::AskAgain => state.ask_again(),
@@ -124,7 +107,6 @@ impl Actor for NameActor {
                 let transition = end.map_err(|text| format!("a step panicked: {text}"))?;
                 transition(state);
             }
-            NameMessage::Watched(what, number) => state.watched(what, number),
             #[cfg(feature = "testkit")]
             NameMessage::Panic => panic!("told to panic"),
         }

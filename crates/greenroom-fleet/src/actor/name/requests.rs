@@ -3,8 +3,9 @@
 use greenroom::Prompt;
 use tokio::sync::oneshot;
 
-use super::machine::{NameActorState, NameStage, answer};
+use super::machine::{NameActorState, NameStage};
 use crate::actor::cell::NameCell;
+use crate::actor::task::answer;
 use crate::error::FleetError;
 use crate::id::PromptId;
 

@@ -9,9 +9,15 @@ use crate::admission::{AdmissionMessage, Grant, Want};
 use crate::event::PassivatedBy;
 
 impl NameActorState {
+    /// Tells admission, also from a task.
+    pub(super) fn to_admission(&self) -> impl Fn(AdmissionMessage) + use<> {
+        let (name, myself) = (self.cx.cell.name.clone(), self.myself.clone());
+        let admission = self.cx.admission.clone();
+        move |message| admission.send(AdmitterMessage::Of(name.clone(), message, myself.clone()))
+    }
+
     pub(super) fn tell_admission(&self, message: AdmissionMessage) {
-        let name = self.cx.cell.name.clone();
-        self.cx.admission.send(AdmitterMessage::Of(name, message, self.myself.clone()));
+        self.to_admission()(message);
     }
 
     pub(super) fn free_slot(&self) {

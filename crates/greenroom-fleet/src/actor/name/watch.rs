@@ -1,20 +1,19 @@
 //! Watches a session that has no turn, and the timers of a name.
 
-use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom::Session;
-use ractor::ActorRef;
 use tokio::time::{sleep, timeout};
 
+use super::machine::{NameActorState, NameStage};
 use super::steps::record_process;
-use super::{NameContext, NameMessage, Watched};
-use crate::actor::cell::NameCell;
+use super::{NameContext, NameMessage};
 use crate::actor::context::shown;
 use crate::actor::retry::NotDone;
 use crate::actor::task::Task;
+use crate::admission::AdmissionMessage;
 use crate::event::PassivatedBy;
-use crate::limits::FleetLimits;
 
 /// The time in which the CLI says that it is idle after the result of a turn. It counts as busy after that.
 const SETTLES: Duration = Duration::from_secs(1);
@@ -22,70 +21,75 @@ const SETTLES: Duration = Duration::from_secs(1);
 /// The pause after a record of a process that the backend has refused.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The watch of a name's stage, if there is one. Its messages carry the number of the stage, so that those of an earlier stage are
-/// told apart.
+/// The watch of a name's stage. Its transition is made only while the watch is kept.
 pub(super) struct StageWatch {
-    actor: ActorRef<NameMessage>,
-    stage: u64,
-    task: Option<Task>,
+    _task: Task,
+    _kept: Arc<()>,
 }
 
-impl StageWatch {
-    pub(super) fn new(actor: ActorRef<NameMessage>) -> Self {
-        Self { actor, stage: 0, task: None }
-    }
-
-    /// A stage begins, without a watch.
-    pub(super) fn renew(&mut self) {
-        (self.stage, self.task) = (self.stage + 1, None);
-    }
-
-    /// True for the number of the stage in which the name is.
-    pub(super) fn is_of(&self, stage: u64) -> bool {
-        self.stage == stage
-    }
-
-    fn tell(&self) -> impl Fn(Watched) + use<> {
-        let (actor, stage) = (self.actor.clone(), self.stage);
-        move |what| {
+impl NameActorState {
+    /// Waits beside the stage, and then makes the transition that the wait returns, unless the stage has ended by then or has another watch.
+    fn watch<T>(&mut self, wait: impl Future<Output = T> + Send + 'static)
+    where
+        T: FnOnce(&mut Self) + Send + 'static,
+    {
+        let (myself, kept) = (self.myself.clone(), Arc::new(()));
+        let is_kept = Arc::downgrade(&kept);
+        let task = Task::spawn(async move {
+            let transition = wait.await;
+            let transition = move |state: &mut Self| {
+                if is_kept.strong_count() > 0 {
+                    transition(state);
+                }
+            };
             // An error: the actor has ended, and so has its interest.
-            actor.cast(NameMessage::Watched(what, stage)).ok();
-        }
+            myself.cast(NameMessage::Step(Ok(Box::new(transition)))).ok();
+        });
+        self.watch = Some(StageWatch { _task: task, _kept: kept });
     }
 
     /// Watches a session between turns: whether the CLI works in the background, how long it was idle, and its end.
-    pub(super) fn idle(&mut self, session: Session, limits: &FleetLimits) {
-        let (tell, idle_after, background) = (self.tell(), limits.idle_after, limits.background);
-        self.task = Some(Task::spawn(async move {
+    pub(super) fn watch_idle(&mut self) {
+        let NameStage::Idle(live) = &self.stage else { return };
+        let (session, kill, tell) = (live.session.clone(), self.cx.cell.kill(), self.to_admission());
+        let (idle_after, background) = (self.cx.shared.limits.idle_after, self.cx.shared.limits.background);
+        self.watch(async move {
             let idle = async {
                 if timeout(SETTLES, session.wait_idle()).await.is_err() {
-                    tell(Watched::Busy(true));
+                    tell(AdmissionMessage::Busy(true));
                     if timeout(background, session.wait_idle()).await.is_err() {
-                        tell(Watched::Over(PassivatedBy::Background));
-                        return pending().await;
+                        return PassivatedBy::Background;
                     }
                 }
                 // Also if a watch before this one has told that the session is busy.
-                tell(Watched::Busy(false));
+                tell(AdmissionMessage::Busy(false));
                 sleep(idle_after).await;
-                tell(Watched::Over(PassivatedBy::Idle));
-                pending().await
+                PassivatedBy::Idle
             };
-            tokio::select! {
+            let over = tokio::select! {
                 biased;
-                () = session.wait() => tell(Watched::Over(PassivatedBy::Failure)),
-                () = idle => {}
+                () = session.wait() => Some(PassivatedBy::Failure),
+                // For instance because the backend has refused an entry of the transcript.
+                () = kill.cancelled() => None,
+                by = idle => Some(by),
+            };
+            move |state: &mut Self| match over {
+                Some(PassivatedBy::Idle) if state.asked.is_some() => state.watch_idle(),
+                Some(by) => state.begin_passivating(by, None),
+                None => state.decide(),
             }
-        }));
+        });
     }
 
-    /// Tells the actor when the wait is over.
-    pub(super) fn backoff(&mut self, wait: impl Future<Output = ()> + Send + 'static) {
-        let tell = self.tell();
-        self.task = Some(Task::spawn(async move {
+    /// Waits before the next activation.
+    pub(super) fn wait_in_backoff(&mut self, wait: impl Future<Output = ()> + Send + 'static) {
+        self.watch(async move {
             wait.await;
-            tell(Watched::BackoffOver);
-        }));
+            |state: &mut Self| {
+                state.enter(NameStage::Settled);
+                state.look();
+            }
+        });
     }
 }
 
@@ -113,15 +117,5 @@ pub(super) fn processes(cx: &NameContext, session: &Session) -> Task {
                 return;
             }
         }
-    })
-}
-
-/// Tells the actor when its session was killed, for instance because the backend has refused an entry of the transcript.
-pub(super) fn killed(actor: &ActorRef<NameMessage>, cell: &NameCell) -> Task {
-    let (actor, kill) = (actor.clone(), cell.kill());
-    Task::spawn(async move {
-        kill.cancelled().await;
-        // An error: the actor has ended, and its supervisor ends the session.
-        actor.cast(NameMessage::End).ok();
     })
 }

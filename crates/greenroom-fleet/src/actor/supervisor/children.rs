@@ -12,8 +12,10 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::keeper::Keeper;
 use crate::actor::name::steps::release::give_back;
-use crate::actor::name::{NameActor, NameContext, NameMessage};
+use crate::actor::name::{NameActor, NameContext, NameMessage, steer};
+use crate::actor::task::answer;
 use crate::admission::Admission;
+use crate::error::FleetError;
 use crate::event::FleetEvent;
 use crate::id::Name;
 use crate::record::PromptRecord;
@@ -55,11 +57,15 @@ impl FleetState {
         }
         let (admitter, _) = Actor::spawn_linked(None, Admitter, admission, self.myself.get_cell()).await?;
         self.admission.connect(Some(admitter));
+        self.tell_names(|| NameMessage::AskAgain);
+        Ok(())
+    }
+
+    pub(super) fn tell_names(&self, message: fn() -> NameMessage) {
         for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
             // An error: the actor has ended, and holds nothing.
-            actor.cast(NameMessage::AskAgain).ok();
+            actor.cast(message()).ok();
         }
-        Ok(())
     }
 
     /// Starts a name with a prompt that may begin, or wakes it.
@@ -161,10 +167,7 @@ impl FleetState {
         let Some(child) = self.names.remove(&name) else { return Ok(()) };
         self.shared.awake().remove(&name);
         child.cell.holdings().slot = false;
-        for done in child.passive {
-            // An error: the caller waits no more.
-            done.send(true).ok();
-        }
+        child.passive.into_iter().for_each(|done| answer(done, true));
         self.admission.send(AdmitterMessage::Gone(name.clone()));
         if child.cell.is_dirty() && self.draining.is_none() {
             return self.start_name(name, None).await.map(drop);
@@ -183,5 +186,26 @@ impl FleetState {
             FleetFault::Supervisor => return Err("told to fail".into()),
         }
         Ok(())
+    }
+}
+
+impl NameChild {
+    /// Carries a request out in place of an actor that has failed: its turn goes on. Messages that are no requests are dropped: the next
+    /// actor looks for itself.
+    fn stand_in(&mut self, message: NameMessage) {
+        match message {
+            NameMessage::MakeWay { .. } => self.cell.kill().cancel(),
+            // Answered when the session is gone. It ends after its turn in any case.
+            NameMessage::Passivate(done) => self.passive.push(done),
+            NameMessage::Interrupt { prompt, done } => {
+                let Some(session) = self.cell.in_turn(prompt) else { return answer(done, Ok(false)) };
+                self.cell.steps.spawn(async move {
+                    let interrupted = session.interrupt().await;
+                    answer(done, interrupted.map(|_| true).map_err(FleetError::Session));
+                });
+            }
+            NameMessage::Steer { message, done } => steer(&self.cell, *message, done),
+            _ => {}
+        }
     }
 }

@@ -49,7 +49,7 @@ impl FleetState {
             self.shared.draining.cancel();
             self.shared.tell(FleetEvent::Draining);
             self.admission.send(AdmitterMessage::Drain);
-            self.end_names();
+            self.tell_names(|| NameMessage::End);
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let kept = (left / 3).min(CUT);
@@ -79,15 +79,8 @@ impl FleetState {
         tracing::error!("the fleet's node has lost its lease, and ends its sessions");
         self.shared.tell(FleetEvent::LeaseLost { node: self.shared.node });
         self.names.values().for_each(|child| child.cell.kill().cancel());
-        self.end_names();
+        self.tell_names(|| NameMessage::End);
         self.drain(Instant::now() + self.shared.limits.drain, None);
-    }
-
-    fn end_names(&self) {
-        for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
-            // An error: the actor has ended, and holds nothing.
-            actor.cast(NameMessage::End).ok();
-        }
     }
 
     /// Leaves the backend, once no name is left.

@@ -14,7 +14,6 @@
 
 mod children;
 mod drain;
-mod stand_in;
 #[cfg(test)]
 mod tests;
 

@@ -90,8 +90,8 @@ impl SessionStore for OwnedTranscript {
         Box::pin(async move {
             // Entries link to the ones before them. Behind a gap they would hide the whole conversation from the next owner, so nothing
             // is stored once there is a loss, not even when the CLI starts again and the gap could be filled.
-            if let Some(why) = self.losses.any().await {
-                return Err(format!("nothing is stored behind a loss: {why}").into());
+            if let Some(loss) = self.losses.first().await {
+                return Err(format!("nothing is stored behind a loss: {}", loss.why).into());
             }
             for part in transcripts::parts(key, entries) {
                 let part = AppendEntries { owner: Some(self.owner.clone()), ..part };

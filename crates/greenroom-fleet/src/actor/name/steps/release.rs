@@ -10,18 +10,15 @@ use crate::request::{ActivationFailed, AfterFailure, Ownership};
 /// Gives back what a name holds, but its slot: ends the session, then releases the name, or writes nothing if the name is fenced.
 pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
     end_session(cell).await;
-    let lost = match cell.losses() {
-        Some(losses) => losses.before_kill().await,
-        None => None,
-    };
+    let loss = cell.loss().await.filter(|loss| !loss.is_after_kill);
     let Some(owner) = cell.holdings().owner.clone() else { return };
     if shared.is_fenced(cell) {
         cell.disown();
         return shared.tell_of(cell, |name, tenant| FleetEvent::Fenced { name, tenant, term: owner.term });
     }
-    let given_back = match lost {
+    let given_back = match loss {
         // The transcript has a gap: no owner goes on with it before a person has looked.
-        Some(why) => give_back_failed(shared, owner, why, 1).await.map(drop),
+        Some(loss) => give_back_failed(shared, owner, loss.why, 1).await.map(drop),
         None => repeat_owned(shared, || shared.backend.release(owner.clone())).await.map(drop),
     };
     // Not before: the keeper releases a name that nobody holds, and a quarantine would find no owner then.

@@ -79,10 +79,8 @@ pub(in crate::actor::name) async fn run_turn(
             }
             ended = run(shared, &owner, &session, meter, prompt, content, interrupt) => ended?,
         };
-        let quarantine = match cell.losses() {
-            Some(losses) => losses.of_turn(&outcome).await,
-            None => None,
-        };
+        let loss = cell.loss().await.filter(|loss| loss.counts_for(&outcome));
+        let quarantine = loss.map(|loss| loss.why);
         let is_lost = quarantine.is_some();
         if let PromptOutcome::Completed { transcript_lost, .. } = &mut outcome {
             *transcript_lost = is_lost;

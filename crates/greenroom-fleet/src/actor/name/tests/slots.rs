@@ -261,7 +261,7 @@ async fn a_name_whose_prompt_runs_elsewhere_asks_for_no_slot() {
     let elsewhere = join(elsewhere).await;
     let begun = BegunTurn::begin(&elsewhere, "a", waits[0].id).await;
 
-    acting.actor.cast(NameMessage::NotFound).unwrap();
+    acting.actor.cast(NameMessage::Wake(None)).unwrap();
     acting.actor.wait(Some(Duration::from_secs(60))).await.expect("the actor ends");
     assert_eq!(acting.counts().await.asking, 0);
     begun.finish(completed()).await;
