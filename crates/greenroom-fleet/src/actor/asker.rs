@@ -22,14 +22,14 @@ use std::time::Duration;
 use greenroom::SessionBuilder;
 use greenroom::callback::{CallbackContext, Inquiry, InquiryAnswer};
 use serde_json::Value;
-use tokio::sync::broadcast::{self, error::RecvError};
-use tokio::sync::oneshot;
+use tokio::sync::{broadcast, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::cell::NameCell;
-use super::context::FleetShared;
+use super::context::{FleetShared, heard};
 use super::retry::{NotDone, repeat, repeat_owned};
+use super::task;
 use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
 use crate::question::{StoredAnswer, misfit};
@@ -88,8 +88,7 @@ impl Asker {
             answer = self.answer(id, &inquiry) => answer.unwrap_or_else(InquiryAnswer::deny),
         };
         self.shared.tell_transitions();
-        // An error: the CLI does not wait any more.
-        reply.send(answer).ok();
+        task::answer(reply, answer);
     }
 
     /// Keeps a question in the backend, and waits for its decision.
@@ -154,7 +153,7 @@ impl Asker {
                 return self.expire(id).await;
             }
             // An error: there was no hint.
-            timeout(left.min(LOOK), decided(changes, id)).await.ok();
+            timeout(left.min(LOOK), heard(changes, &Change::Decided(id))).await.ok();
             match repeat(&self.shared, || backend.question(id)).await? {
                 Some(QuestionRecord { decision: None, .. }) => {}
                 question => return Ok(question.and_then(|question| question.decision)),
@@ -199,16 +198,4 @@ fn refused(why: impl std::fmt::Display) -> String {
 fn taken_back() -> Value {
     // A plain variant is always JSON.
     serde_json::to_value(StoredAnswer::TakenBack).unwrap_or_default()
-}
-
-/// Waits for a hint that a question was decided.
-async fn decided(changes: &mut broadcast::Receiver<Change>, question: QuestionId) {
-    loop {
-        match changes.recv().await {
-            Ok(Change::Decided(id)) if id == question => return,
-            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
-            Ok(_) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
 }

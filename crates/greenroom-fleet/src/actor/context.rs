@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::TryRecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -25,7 +25,7 @@ use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;
-use crate::request::Reserve;
+use crate::request::{Change, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -43,6 +43,18 @@ pub(crate) async fn within<T>(
         let text = format!("the backend has not answered within {limit:?}");
         Err(BackendError::new(BackendErrorKind::Unavailable, text))
     })
+}
+
+/// Waits for the hint of a change, or that changes were missed.
+pub(crate) async fn heard(changes: &mut broadcast::Receiver<Change>, wanted: &Change) {
+    loop {
+        match changes.recv().await {
+            Ok(change) if change == *wanted || change == Change::Missed => return,
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
 }
 
 /// The state that all actors and handles of a fleet share.

@@ -6,13 +6,12 @@
 use std::time::Duration;
 
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::actor::context::FleetShared;
+use crate::actor::context::{FleetShared, heard};
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind, FleetError};
-use crate::id::{CommandId, Name, NodeId, Ownership, PromptId};
+use crate::id::{Name, NodeId, Ownership, PromptId};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState, NameState};
 use crate::request::{Change, CommandPut};
 
@@ -127,7 +126,7 @@ async fn end(
     let mut taken = None;
     loop {
         // An error: the hint was lost, or there is nothing to hear of yet.
-        timeout(LOOK, ended(changes, given.id)).await.ok();
+        timeout(LOOK, heard(changes, &Change::CommandEnded(given.id))).await.ok();
         let now = Instant::now();
         let waits_no_more = is_gone || now >= deadline;
         let found = if waits_no_more && taken.is_none() {
@@ -172,18 +171,6 @@ async fn end(
                 CommandKind::Interrupt { .. } if taken.is_some() && !owns => !shared.is_alive(node).await?,
                 _ => !owns,
             };
-        }
-    }
-}
-
-/// Waits for a hint that a command has its result.
-async fn ended(changes: &mut broadcast::Receiver<Change>, command: CommandId) {
-    loop {
-        match changes.recv().await {
-            Ok(Change::CommandEnded(id)) if id == command => return,
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
-            Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 }
