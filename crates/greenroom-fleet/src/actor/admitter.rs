@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::cell::NameCell;
 use super::name::NameMessage;
-use super::task::{Task, answer};
+use super::task::{Task, answer, spawn};
 use crate::admission::{Admission, AdmissionMessage, Counts};
 use crate::id::Name;
 use crate::lock::locked;
@@ -21,7 +21,7 @@ use crate::lock::locked;
 pub(crate) enum AdmitterMessage {
     /// A message of a name, whose orders go to this actor.
     Of(Name, AdmissionMessage, ActorRef<NameMessage>),
-    /// The actor of the name has ended. Its slot is free.
+    /// The actor of the name has ended: it wants nothing, and its slot is free.
     Gone(Name),
     /// Time has passed.
     Timer,
@@ -90,7 +90,7 @@ impl AdmitterState {
         }
         let myself = myself.clone();
         self.timer = self.admission.wake_at().map(|at| {
-            Task::spawn(async move {
+            spawn(async move {
                 tokio::time::sleep_until(at).await;
                 // An error: admission has ended.
                 myself.cast(AdmitterMessage::Timer).ok();
@@ -126,7 +126,8 @@ impl Actor for Admitter {
                 state.actors.insert(name, actor);
             }
             AdmitterMessage::Gone(name) => {
-                state.admission.handle(&name, AdmissionMessage::Gone, Instant::now());
+                state.admission.handle(&name, AdmissionMessage::Withdraw, Instant::now());
+                state.admission.handle(&name, AdmissionMessage::Freed, Instant::now());
                 state.actors.remove(&name);
             }
             AdmitterMessage::Timer => {}

@@ -1,21 +1,16 @@
 //! A stage for unit tests of actors: what a fleet's actors share, over a backend of the test.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom::Session;
-use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use super::context::FleetShared;
 use crate::backend::{Backend, Requests};
-use crate::fence::Fence;
-use crate::files::Folders;
-use crate::hub::Hub;
-use crate::id::{Name, NodeId, PromptId};
+use crate::face::fleet::Fleet;
+use crate::id::{Name, PromptId};
 use crate::limits::FleetLimits;
-use crate::profile::Profile;
 use crate::record::PromptContent;
 use crate::request::{Accept, Join, QueueBounds};
 
@@ -33,31 +28,9 @@ pub(crate) async fn join(shared: FleetShared) -> Arc<FleetShared> {
 
 /// A fleet on a backend, whose node has not joined.
 pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetShared {
-    let folders = Folders::at(backend.default_folder().unwrap(), false);
-    let profile: Profile = Arc::new(|_| Session::builder());
-    FleetShared {
-        transitions: backend.transitions().into(),
-        hub: Hub::of(&backend),
-        backend,
-        fence: Fence::new(limits.lease, None),
-        limits,
-        quotas: HashMap::new(),
-        default_quota: Default::default(),
-        profiles: HashMap::from([("support".to_owned(), profile)]),
-        folders,
-        node: NodeId::new(),
-        host: "here".into(),
-        placement: Default::default(),
-        transcripts: false,
-        peers: Default::default(),
-        awake: Default::default(),
-        events: broadcast::Sender::new(1024),
-        draining: Default::default(),
-        asked_to_drain: Default::default(),
-        lost: Default::default(),
-        ended: Default::default(),
-        tasks: Default::default(),
-    }
+    let mut builder = Fleet::builder().limits(limits).profile("support", |_| Session::builder()).host("here");
+    builder.backend = Some(backend);
+    builder.shared().unwrap()
 }
 
 /// A prompt for a name.

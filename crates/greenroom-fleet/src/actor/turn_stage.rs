@@ -7,7 +7,6 @@ use greenroom::message::ResultMessage;
 use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Session, SessionBuilder};
 use serde_json::{Value, json};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::context::FleetShared;
 use super::retry::NotDone;
@@ -97,14 +96,6 @@ impl BegunTurn {
         let after = |last: Option<&StoredText>| last.map_or(0, |last| last.number);
         all_of(|last| self.shared.backend.messages(self.prompt, after(last), usize::MAX)).await.unwrap()
     }
-}
-
-/// Runs a future beside the test. It ends with the test.
-pub(crate) fn spawned<T: Send + 'static>(
-    future: impl Future<Output = T> + Send + 'static,
-) -> AbortOnDropHandle<T> {
-    #[allow(clippy::disallowed_methods, reason = "the handle is the owner that the rule asks for")]
-    AbortOnDropHandle::new(tokio::spawn(future))
 }
 
 /// A session whose CLI the test plays.

@@ -91,8 +91,6 @@ pub(crate) enum AdmissionMessage {
     /// The process group of the name is gone: its slot is free. Also after a failed activation, whose request is spent: ask again
     /// to try again. A name that has asked since is activated again in its order.
     Freed,
-    /// The actor of the name has ended: it wants nothing, and its slot is free.
-    Gone,
 }
 
 /// What a name asks for.

@@ -94,9 +94,6 @@ impl Seat {
             (AdmissionMessage::Freed, slot) if slot.is_held() => {
                 (self.slot, self.busy) = (Slot::Nothing, false);
             }
-            (AdmissionMessage::Gone, _) => {
-                (self.slot, self.busy, self.want) = (Slot::Nothing, false, None);
-            }
             _ => {}
         }
     }

@@ -30,7 +30,7 @@ const EVENTS: usize = 1024;
 
 /// Defines a fleet. See [`Fleet::builder`].
 pub struct FleetBuilder {
-    backend: Option<Arc<dyn Backend>>,
+    pub(crate) backend: Option<Arc<dyn Backend>>,
     limits: FleetLimits,
     quotas: HashMap<String, Quota>,
     default_quota: Quota,
@@ -214,6 +214,18 @@ impl FleetBuilder {
 
     async fn open(self, parent: Option<ActorCell>) -> Result<Fleet, FleetError> {
         self.check()?;
+        let shared = Arc::new(self.shared()?);
+        opening::open(&shared).await?;
+        let spawned = match parent {
+            Some(parent) => Actor::spawn_linked(None, FleetSupervisor, shared.clone(), parent).await,
+            None => Actor::spawn(None, FleetSupervisor, shared.clone()).await,
+        };
+        let (supervisor, _) = spawned.map_err(|error| FleetError::State(error.to_string()))?;
+        Ok(Fleet { handle: Arc::new(Handle { shared, supervisor }) })
+    }
+
+    /// The state that all actors of the fleet share.
+    pub(crate) fn shared(self) -> Result<FleetShared, FleetError> {
         let backend = self.backend.unwrap_or_else(|| Arc::new(MemoryBackend::new()));
         let folder = self.folder.or_else(|| backend.default_folder()).ok_or_else(|| {
             FleetError::Invalid(
@@ -241,7 +253,7 @@ impl FleetBuilder {
             None
         };
         let fence = Fence::new(self.limits.lease, watchdog);
-        let shared = Arc::new(FleetShared {
+        Ok(FleetShared {
             transitions: backend.transitions().into(),
             hub: Hub::of(&backend),
             backend,
@@ -263,14 +275,7 @@ impl FleetBuilder {
             ended: self.ended,
             tasks: TaskTracker::new(),
             fence,
-        });
-        opening::open(&shared).await?;
-        let spawned = match parent {
-            Some(parent) => Actor::spawn_linked(None, FleetSupervisor, shared.clone(), parent).await,
-            None => Actor::spawn(None, FleetSupervisor, shared.clone()).await,
-        };
-        let (supervisor, _) = spawned.map_err(|error| FleetError::State(error.to_string()))?;
-        Ok(Fleet { handle: Arc::new(Handle { shared, supervisor }) })
+        })
     }
 
     fn check(&self) -> Result<(), FleetError> {

@@ -164,7 +164,8 @@ impl FleetSession {
     /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up.
     ///
     /// # Errors
-    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot be started; [`FleetError::Elsewhere`].
+    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot be started; [`FleetError::Elsewhere`];
+    /// [`FleetError::Backend`]; [`FleetError::Ended`] after the node has lost its lease.
     pub async fn warm(&self) -> Result<(), FleetError> {
         for _ in 0..ATTEMPTS {
             // `None`: the actor of the name was about to end, and the next one takes the message.

@@ -8,10 +8,8 @@
 //! A command is taken before its message is sent, so no other owner carries it out again. If this node is lost in between, nobody
 //! carries it out, and the caller learns that its outcome is not known.
 
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -41,19 +39,13 @@ impl KeeperContext {
         if shared.backend.is_exclusive() || !(is_hinted || may_wait) {
             return Ok(next);
         }
-        for command in shared.backend.commands(shared.node, CommandRecord::NODE).await? {
-            let id = command.id;
-            if locked(&self.commands).insert(id) {
-                let (fleet, send, under_way) = (shared.clone(), self.send.clone(), self.commands.clone());
-                shared.tasks.spawn(async move {
-                    let carried_out =
-                        AssertUnwindSafe(carry_out(&fleet, &send, command)).catch_unwind().await;
-                    locked(&under_way).remove(&id);
-                    if let Err(panic) = carried_out {
-                        std::panic::resume_unwind(panic);
-                    }
-                });
-            }
+        let listed = shared.backend.commands(shared.node, CommandRecord::NODE).await?;
+        // A command stays listed until it is taken.
+        let ids = listed.iter().map(|command| command.id).collect();
+        let begun = std::mem::replace(&mut *locked(&self.commands), ids);
+        for command in listed.into_iter().filter(|command| !begun.contains(&command.id)) {
+            let (fleet, send) = (shared.clone(), self.send.clone());
+            shared.tasks.spawn(async move { carry_out(&fleet, &send, command).await });
         }
         Ok(next)
     }

@@ -47,7 +47,7 @@ use tokio::time::{Instant, sleep_until};
 use self::steps::KeeperContext;
 use super::context::FleetShared;
 use super::name::NameMessage;
-use super::task::{Task, panic_text};
+use super::task::{Task, panic_text, spawn};
 use crate::backend::Requests;
 use crate::error::BackendError;
 use crate::event::FleetEvent;
@@ -109,13 +109,13 @@ impl Keeper {
         // Before the first look at the records, so that no change is missed.
         let (changes, made) = (context.shared.backend.changes(), context.shared.backend.transitions());
         let mut tasks = vec![
-            Task::spawn(listen::listen(changes, context.clone())),
-            Task::spawn(listen::tell_transitions(made, context.clone())),
-            Task::spawn(fence(context.clone())),
+            spawn(listen::listen(changes, context.clone())),
+            spawn(listen::tell_transitions(made, context.clone())),
+            spawn(fence(context.clone())),
         ];
         for (duty, words, pause) in DUTIES {
             let context = context.clone();
-            tasks.push(Task::spawn(async move {
+            tasks.push(spawn(async move {
                 let lost = &context.shared.lost;
                 // `None`: the node has lost its lease.
                 lost.run_until_cancelled(attend(duty, words, Duration::from_millis(pause), &context)).await;

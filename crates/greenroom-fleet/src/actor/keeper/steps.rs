@@ -41,8 +41,8 @@ pub(crate) struct KeeperContext {
     /// One step at a time uses it.
     stuck: tokio::sync::Mutex<Stuck>,
     strangers: Mutex<HashSet<(Name, Term)>>,
-    /// Commands that are on their way: the backend may still list them.
-    pub(super) commands: Arc<Mutex<HashSet<CommandId>>>,
+    /// The commands that the last look has found: they are being carried out.
+    pub(super) commands: Mutex<HashSet<CommandId>>,
     watch: NodeWatch,
 }
 

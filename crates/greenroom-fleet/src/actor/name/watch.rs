@@ -11,7 +11,7 @@ use super::steps::record_process;
 use super::{NameContext, NameMessage};
 use crate::actor::context::shown;
 use crate::actor::retry::NotDone;
-use crate::actor::task::Task;
+use crate::actor::task::{Task, spawn};
 use crate::admission::AdmissionMessage;
 use crate::event::PassivatedBy;
 
@@ -35,7 +35,7 @@ impl NameActorState {
     {
         let (myself, kept) = (self.myself.clone(), Arc::new(()));
         let is_kept = Arc::downgrade(&kept);
-        let task = Task::spawn(async move {
+        let task = spawn(async move {
             let transition = wait.await;
             let transition = move |state: &mut Self| {
                 if is_kept.strong_count() > 0 {
@@ -97,7 +97,7 @@ impl NameActorState {
 pub(super) fn processes(cx: &NameContext, session: &Session) -> Task {
     let (shared, cell, session) = (cx.shared.clone(), cx.cell.clone(), session.clone());
     let mut events = session.events();
-    Task::spawn(async move {
+    spawn(async move {
         let mut recorded = session.process();
         loop {
             let process = session.process();

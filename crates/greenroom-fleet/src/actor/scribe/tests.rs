@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::actor::stage::joined;
+use crate::actor::task::spawn;
 use crate::actor::turn_stage::*;
 use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::BackendErrorKind;
@@ -36,7 +37,7 @@ async fn complete_messages_are_numbered_and_durable_before_they_are_shown() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     played.say_part("a");
     assert_eq!(read(&mut turn, 1).await, ["part a"]);
@@ -101,7 +102,7 @@ async fn a_fenced_owner_writes_and_shows_nothing_more() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     played.say("mine");
     assert_eq!(read(&mut turn, 1).await, ["1 assistant"]);
@@ -131,7 +132,7 @@ async fn a_node_without_a_lease_stops_writing_while_the_backend_is_away() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, _prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
     played.say("never kept");
     backend.wait_for_hanging(1).await;
@@ -210,7 +211,7 @@ async fn a_backend_that_hangs_delays_no_tool_call_and_no_message_is_lost() {
     let clock = ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon");
     let mut played = Played::start_with(Session::builder().mcp_server(clock)).await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
     played.say("0");
     backend.wait_for_hanging(1).await;
@@ -271,7 +272,7 @@ async fn the_next_batch_is_read_while_one_is_kept() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     backend.plan(|request| if request.method == "append" { Fault::HangReply } else { Fault::Pass });
     played.say("1");
@@ -297,7 +298,7 @@ async fn one_batch_is_read_ahead_while_the_backend_hangs() {
         let begun = BegunTurn::new(&shared, "a").await;
         let mut played = Played::start().await;
         let (writing, prompt) = played.run(&begun, 0).await;
-        let writing = spawned(writing);
+        let writing = spawn(writing);
         backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
         played.say(&text);
         backend.wait_for_hanging(1).await;
@@ -322,7 +323,7 @@ async fn messages_read_ahead_are_dropped_when_the_owner_is_fenced() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, _prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     backend.fault_next("append", Fault::HangReply);
     played.say("kept");

@@ -17,7 +17,7 @@ use super::{FleetMessage, FleetState};
 use crate::actor::admitter::AdmitterMessage;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
-use crate::actor::task::Task;
+use crate::actor::task::{Task, spawn};
 use crate::backend::Requests;
 use crate::event::FleetEvent;
 
@@ -54,7 +54,7 @@ impl FleetState {
         let left = deadline.saturating_duration_since(Instant::now());
         let kept = (left / 3).min(CUT);
         let myself = self.myself.clone();
-        let timers = Task::spawn(async move {
+        let timers = spawn(async move {
             for (before, step) in [(kept, FleetMessage::Cut), (Duration::ZERO, FleetMessage::Over)] {
                 tokio::time::sleep_until(deadline - before).await;
                 // An error: the fleet has ended.
@@ -90,7 +90,7 @@ impl FleetState {
             return;
         }
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
-        draining.leaving = Some(Task::spawn(async move {
+        draining.leaving = Some(spawn(async move {
             if shared.lost.is_cancelled() {
                 // Every session has ended, and nothing was written for it.
                 super::leave(&shared).await;

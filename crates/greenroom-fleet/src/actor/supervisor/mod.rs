@@ -33,7 +33,7 @@ use super::context::FleetShared;
 use super::keeper::Keeper;
 use super::name::NameMessage;
 use super::name::steps::release::give_back;
-use super::task::Task;
+use super::task::{Task, spawn};
 use crate::admission::Counts;
 use crate::backend::Requests;
 use crate::event::FleetEvent;
@@ -184,7 +184,7 @@ impl Actor for FleetSupervisor {
         shared: Arc<FleetShared>,
     ) -> Result<FleetState, ActorProcessingErr> {
         let (lost, asked, actor) = (shared.lost.clone(), shared.asked_to_drain.clone(), myself.clone());
-        let lease = Task::spawn(async move {
+        let lease = spawn(async move {
             tokio::select! {
                 () = lost.cancelled() => {}
                 () = asked.cancelled() => {

@@ -46,7 +46,7 @@ impl SimulatedNode {
         let (runs, counts) = (shared.clone(), tally.clone());
         let turns = Arc::<Mutex<JoinSet<()>>>::default();
         let spawns = turns.clone();
-        let works = Task::spawn(async move {
+        let works = spawn(async move {
             while let Some(prompts) = woken.recv().await {
                 for prompt in prompts {
                     let mut turns = spawns.lock().unwrap();

@@ -18,12 +18,9 @@ pub(in crate::actor::name) async fn look(
     is_wanted: bool,
 ) -> Result<Option<PromptRecord>, FleetError> {
     cell.look();
-    let (record, next) = read_queue(shared, cell).await.map_err(|not_done| {
-        let (name, why) = (shown(&cell.name), not_done.to_string());
-        if let NotDone::Error(_) = not_done {
-            tracing::warn!(name, why, "the backend does not say what waits for a session");
-        }
-        FleetError::State(why)
+    let (record, next) = read_queue(shared, cell).await.inspect_err(|not_done| {
+        let name = shown(&cell.name);
+        tracing::warn!(name, %not_done, "the backend does not say what waits for a session");
     })?;
     let Some(record) = record else {
         return Err(FleetError::State("the session is not known: send it a prompt first".to_owned()));

@@ -7,7 +7,7 @@ use greenroom::report::Events;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::task::Task;
+use crate::actor::task::{Task, spawn};
 use crate::record::PromptOutcome;
 
 /// Watches an activation for losses of its transcript. A skipped line that was too long, and missed events, count as losses, because
@@ -43,7 +43,7 @@ impl Losses {
         let (asks, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
         let first = Arc::<OnceLock<Loss>>::default();
         let noted = first.clone();
-        let watch = Task::spawn(async move {
+        let watch = spawn(async move {
             loop {
                 tokio::select! {
                     // All events that are there come before the answer.

@@ -29,6 +29,10 @@ impl Backend for Hasty {
         self.0.channels()
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn default_folder(&self) -> Option<std::path::PathBuf> {
         self.0.default_folder()
     }
