@@ -12,7 +12,7 @@ use tracing::Instrument;
 use super::machine::{Live, NameActorState, NameStage};
 use super::steps::release::give_back;
 use super::steps::turn::{TurnEnd, run_turn};
-use super::steps::{self, Activated};
+use super::steps::{self, NotUp};
 use crate::actor::context::shown;
 use crate::actor::retry::NotDone;
 use crate::admission::AdmissionMessage;
@@ -36,15 +36,15 @@ impl NameActorState {
         });
     }
 
-    fn activated(&mut self, activated: Activated) {
+    fn activated(&mut self, activated: Result<Session, NotUp>) {
         match activated {
-            Activated::Up(session) => self.up(session),
-            Activated::Fenced => {
+            Ok(session) => self.up(session),
+            Err(NotUp::Fenced) => {
                 self.cx.cell.fence();
                 self.callers.not_up("the fleet has lost the session");
                 self.begin_passivating(PassivatedBy::Failure, None);
             }
-            Activated::Failed { why, failures } => {
+            Err(NotUp::Failed { why, failures }) => {
                 self.callers.not_up(&why);
                 let failures = failures.unwrap_or_else(|| self.count_failure());
                 let is_owned = self.cx.cell.holdings().owner.is_some();
@@ -54,16 +54,16 @@ impl NameActorState {
                     self.back_off(failures);
                 }
             }
-            Activated::Stopped => {
+            Err(NotUp::Stopped) => {
                 self.callers.not_up("the session was to end before it had started");
                 self.begin_passivating(PassivatedBy::Request, None);
             }
-            Activated::Needless => {
+            Err(NotUp::Needless) => {
                 self.next = None;
                 self.settle(NameStage::Settled);
                 self.look();
             }
-            Activated::Refused(why) => {
+            Err(NotUp::Refused(why)) => {
                 self.callers.tell_up(&Err(why));
                 self.next = None;
                 self.settle(NameStage::Settled);

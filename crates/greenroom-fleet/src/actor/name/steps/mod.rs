@@ -34,10 +34,8 @@ use crate::request::{AfterFailure, Claim, Claimed, Ownership};
 use look::{no_profile, other_host, quarantined, read_queue};
 use release::{end_session, give_back_failed};
 
-/// The end of an attempt to activate a name.
-pub(crate) enum Activated {
-    /// The session is up.
-    Up(Session),
+/// The reason why a name was not activated.
+pub(crate) enum NotUp {
     /// The session did not start. The name was given back, with this number of failures in the period. `None`: the failure is not the
     /// session's, and the name may be owned still.
     Failed { why: String, failures: Option<u32> },
@@ -56,31 +54,25 @@ pub(super) async fn activate(
     shared: &Arc<FleetShared>,
     cell: &Arc<NameCell>,
     activated_for: ActivatedFor,
-) -> Activated {
-    let (record, claim) = match claim(shared, cell, activated_for).await {
-        Ok(claimed) => claimed,
-        Err(end) => return end,
-    };
+) -> Result<Session, NotUp> {
+    let (record, claim) = claim(shared, cell, activated_for).await?;
     let owner = Ownership { name: record.name.clone(), node: shared.node, term: record.term };
     cell.holdings().owner = Some(owner.clone());
     tracing::Span::current().record("term", owner.term.0);
     shared.tell_of(cell, |name, tenant| FleetEvent::Activating { name, tenant, term: owner.term });
-    match start(shared, cell, &record, activated_for, claim, &owner).await {
+    Err(match start(shared, cell, &record, activated_for, claim, &owner).await {
         Ok(session) => {
             let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
             let term = owner.term;
             shared.tell_of(cell, |name, tenant| FleetEvent::Activated { name, tenant, term, resumed });
-            Activated::Up(session)
+            return Ok(session);
         }
-        Err(NotStarted::Fenced) => Activated::Fenced,
-        Err(_) if shared.is_fenced(cell) => Activated::Fenced,
-        Err(_) if cell.kill().is_cancelled() => Activated::Stopped,
-        Err(NotStarted::ByHost(why)) => {
-            tell_failed(shared, cell, &why);
-            Activated::Failed { why, failures: None }
-        }
-        Err(NotStarted::BySession(why)) => failed(shared, cell, owner, why).await,
-    }
+        Err(NotStarted::Fenced) => NotUp::Fenced,
+        Err(_) if shared.is_fenced(cell) => NotUp::Fenced,
+        Err(_) if cell.kill().is_cancelled() => NotUp::Stopped,
+        Err(NotStarted::ByHost(why)) => failed_by_host(shared, cell, why),
+        Err(NotStarted::BySession(why)) => failed_by_session(shared, cell, owner, why).await,
+    })
 }
 
 /// Makes this node the owner of the name, if something waits for it.
@@ -88,18 +80,17 @@ async fn claim(
     shared: &FleetShared,
     cell: &NameCell,
     activated_for: ActivatedFor,
-) -> Result<(NameRecord, AttemptId), Activated> {
+) -> Result<(NameRecord, AttemptId), NotUp> {
     let refused = |not_done| match not_done {
-        NotDone::Fenced => Activated::Fenced,
+        NotDone::Fenced => NotUp::Fenced,
         NotDone::Error(error) => {
             let why = error.to_string();
             tracing::warn!(name = shown(&cell.name), why, "the backend refuses an activation");
-            tell_failed(shared, cell, &why);
-            Activated::Failed { why, failures: None }
+            failed_by_host(shared, cell, why)
         }
     };
     if activated_for == ActivatedFor::Prompt && read_queue(shared, cell).await.map_err(refused)?.1.is_none() {
-        return Err(Activated::Needless);
+        return Err(NotUp::Needless);
     }
     let (name, attempt) = (cell.name.clone(), AttemptId::new());
     let claim = Claim { name, node: shared.node, attempt, losses: shared.limits.losses };
@@ -112,14 +103,14 @@ async fn claim(
         }
         Ok(Claimed::Elsewhere(node)) => {
             shared.tell_of(cell, |name, tenant| FleetEvent::Elsewhere { name, tenant, node });
-            Activated::Refused(FleetError::Elsewhere { node })
+            NotUp::Refused(FleetError::Elsewhere { node })
         }
         Ok(Claimed::Quarantined(why)) => refused_as_quarantined(shared, &why),
-        Ok(Claimed::OtherHost(host)) => Activated::Refused(FleetError::State(other_host(&host))),
+        Ok(Claimed::OtherHost(host)) => NotUp::Refused(FleetError::State(other_host(&host))),
         Ok(Claimed::Gone) => {
-            Activated::Refused(FleetError::State("the session is not known any more".to_owned()))
+            NotUp::Refused(FleetError::State("the session is not known any more".to_owned()))
         }
-        Ok(Claimed::NodeDown) => Activated::Fenced,
+        Ok(Claimed::NodeDown) => NotUp::Fenced,
         Err(not_done) => refused(not_done),
     };
     cell.disown();
@@ -149,6 +140,12 @@ pub(super) enum NotStarted {
     ByHost(String),
     /// The node has lost its lease, or another owner has the name.
     Fenced,
+}
+
+impl NotStarted {
+    fn by(is_host: bool, why: &impl ToString) -> Self {
+        if is_host { Self::ByHost(why.to_string()) } else { Self::BySession(why.to_string()) }
+    }
 }
 
 impl From<String> for NotStarted {
@@ -182,16 +179,13 @@ pub(super) async fn of_files<T>(
         FilesErrorKind::ReadOnly | FilesErrorKind::NotAllowed => folders.open().await.is_err(),
         _ => false,
     };
-    let by = if is_host { NotStarted::ByHost } else { NotStarted::BySession };
-    Err(by(error.to_string()))
+    Err(NotStarted::by(is_host, &error))
 }
 
 impl From<greenroom::Error> for NotStarted {
     fn from(error: greenroom::Error) -> Self {
         // A transcript that cannot be read is no fault of the session either.
-        let is_host = matches!(error.kind(), ErrorKind::SessionInUse | ErrorKind::Store);
-        let by = if is_host { Self::ByHost } else { Self::BySession };
-        by(error.to_string())
+        Self::by(matches!(error.kind(), ErrorKind::SessionInUse | ErrorKind::Store), &error)
     }
 }
 
@@ -211,9 +205,8 @@ async fn start(
         return Err(why.into());
     }
     let Some(profile) = shared.profiles.get(&record.profile) else {
-        let why = no_profile(&record.profile);
         // Another node may have the profile, for instance while a new version of a service takes over.
-        return Err(if shared.has_peers() { NotStarted::ByHost(why) } else { why.into() });
+        return Err(NotStarted::by(shared.has_peers(), &no_profile(&record.profile)));
     };
     let folders = of_files(&shared.folders, shared.folders.create(record).await).await?;
     let cx = ActivationContext {
@@ -255,24 +248,29 @@ fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
     shared.tell_of(cell, |name, tenant| FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
 }
 
-fn refused_as_quarantined(shared: &FleetShared, why: &str) -> Activated {
+fn failed_by_host(shared: &FleetShared, cell: &NameCell, why: String) -> NotUp {
+    tell_failed(shared, cell, &why);
+    NotUp::Failed { why, failures: None }
+}
+
+fn refused_as_quarantined(shared: &FleetShared, why: &str) -> NotUp {
     shared.tell_transitions();
-    Activated::Refused(FleetError::State(quarantined(why)))
+    NotUp::Refused(FleetError::State(quarantined(why)))
 }
 
 /// Ends the session of a failed activation, counts the failure, and gives the name back.
-async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> Activated {
+async fn failed_by_session(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> NotUp {
     end_session(cell).await;
     tell_failed(shared, cell, &why);
     match give_back_failed(shared, owner, why.clone(), shared.limits.failures).await {
         Ok(after) => {
             cell.disown();
             match after {
-                AfterFailure::Free(failures) => Activated::Failed { why, failures: Some(failures) },
+                AfterFailure::Free(failures) => NotUp::Failed { why, failures: Some(failures) },
                 AfterFailure::Quarantined => refused_as_quarantined(shared, &why),
             }
         }
-        Err(NotDone::Fenced) => Activated::Fenced,
-        Err(NotDone::Error(error)) => Activated::Failed { why: error.to_string(), failures: None },
+        Err(NotDone::Fenced) => NotUp::Fenced,
+        Err(NotDone::Error(error)) => NotUp::Failed { why: error.to_string(), failures: None },
     }
 }
