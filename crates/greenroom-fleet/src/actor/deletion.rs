@@ -20,9 +20,8 @@ use super::retry::repeat;
 use crate::backend::Requests;
 use crate::error::{BackendError, FleetError};
 use crate::event::FleetEvent;
-use crate::files::Removal;
 use crate::id::Name;
-use crate::record::{NameRecord, NameState};
+use crate::record::NameState;
 use crate::request::{Marked, TranscriptsOf};
 
 /// The pauses before a deletion that has failed is tried again: the first one, doubled each time up to the longest one.
@@ -49,18 +48,31 @@ pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Marked, 
 pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), FleetError> {
     // Read after the wait: the other removal may have been that of this name.
     let removal = shared.folders.removal().await;
-    match repeat(shared, || shared.backend.name_record(name.clone())).await? {
-        Some(record) if matches!(record.state, NameState::Deleting { .. }) => {
-            match record.host.as_ref().filter(|host| !shared.backend.is_exclusive() && **host != shared.host)
-            {
-                Some(host) => Err(FleetError::State(format!(
-                    "the session is marked as being deleted; its files are on the host '{host}', and a node there removes them"
-                ))),
-                None => finish(shared, &record, &removal).await,
-            }
-        }
-        _ => Ok(()),
+    let record = repeat(shared, || shared.backend.name_record(name.clone())).await?;
+    let Some(record) = record.filter(|record| matches!(record.state, NameState::Deleting { .. })) else {
+        return Ok(());
+    };
+    if let Some(host) = record.host.filter(|host| !shared.backend.is_exclusive() && *host != shared.host) {
+        return Err(FleetError::State(format!(
+            "the session is marked as being deleted; its files are on the host '{host}', and a node there removes them"
+        )));
     }
+    let removed = match left::end_processes(shared, name).await? {
+        Some(why) => Err(FleetError::State(format!("{why}; its files are kept until then"))),
+        None => shared.folders.remove(record.conversation, &removal).await.map_err(FleetError::from),
+    };
+    if let Err(error) = removed {
+        let (name, tenant, why) = (name.clone(), record.tenant, error.to_string());
+        shared.tell(FleetEvent::DeletionFailed { name, tenant, why });
+        return Err(error);
+    }
+    if shared.transcripts {
+        let of = TranscriptsOf::project(record.conversation.to_string());
+        while !repeat(shared, || shared.backend.delete_transcripts(of.clone())).await? {}
+    }
+    while !repeat(shared, || shared.backend.deleted(name.clone())).await? {}
+    shared.tell_transitions();
+    Ok(())
 }
 
 /// Deletions that have failed, each with the moment of its next try and the pause before that.
@@ -105,27 +117,6 @@ impl Stuck {
     pub(crate) fn next_try(&self) -> Option<Instant> {
         self.0.values().map(|(at, _)| *at).min()
     }
-}
-
-/// Removes the files of a marked name, and then the name.
-async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) -> Result<(), FleetError> {
-    let name = &record.name;
-    let removed = match left::end_processes(shared, name).await? {
-        Some(why) => Err(FleetError::State(format!("{why}; its files are kept until then"))),
-        None => shared.folders.remove(record.conversation, removal).await.map_err(FleetError::from),
-    };
-    if let Err(error) = removed {
-        let (name, tenant, why) = (name.clone(), record.tenant.clone(), error.to_string());
-        shared.tell(FleetEvent::DeletionFailed { name, tenant, why });
-        return Err(error);
-    }
-    if shared.transcripts {
-        let of = TranscriptsOf::project(record.conversation.to_string());
-        while !repeat(shared, || shared.backend.delete_transcripts(of.clone())).await? {}
-    }
-    while !repeat(shared, || shared.backend.deleted(name.clone())).await? {}
-    shared.tell_transitions();
-    Ok(())
 }
 
 #[cfg(test)]

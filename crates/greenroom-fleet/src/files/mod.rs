@@ -43,8 +43,6 @@ use crate::record::NameRecord;
 use name_file::NameFile;
 use remove::{is_folder, remove_tree};
 
-pub(crate) use remove::Removal;
-
 /// The name of a configuration folder of one activation, before its term.
 const CONFIG_OF: &str = "config-";
 

@@ -98,12 +98,10 @@ async fn result_of(send: &SendToName, command: CommandRecord, hold: oneshot::Rec
         };
     }
     let (done, answer) = oneshot::channel();
-    send(
-        command.owner.name,
-        match command.kind {
-            CommandKind::MakeWay => NameMessage::MakeWay { hold, done },
-            _ => NameMessage::Passivate(done),
-        },
-    );
+    let message = match command.kind {
+        CommandKind::MakeWay => NameMessage::MakeWay { hold, done },
+        _ => NameMessage::Passivate(done),
+    };
+    send(command.owner.name, message);
     if answer.await.unwrap_or(false) { CommandResult::Done } else { CommandResult::Nothing }
 }

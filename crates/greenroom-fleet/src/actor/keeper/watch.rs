@@ -70,7 +70,9 @@ impl Peers {
         let mut peers = HashMap::new();
         for node in nodes.iter().filter(|node| node.id != shared.node && node.state != NodeState::Dead) {
             let seen = self.peers.remove(&node.id).filter(|seen| seen.renewals == node.renewals);
-            let lease = lease_of(node).unwrap_or(shared.limits.lease);
+            let is_renewed = node.renewed_at > Timestamp::default();
+            let lease =
+                if is_renewed { node.lease_until.since(node.renewed_at) } else { shared.limits.lease };
             let since = seen.map_or(heard, |seen| seen.since);
             peers.insert(node.id, Seen { renewals: node.renewals, since, lease });
         }
@@ -96,11 +98,6 @@ impl Peers {
 /// shorter time another node has most of its lease left for its next renewal.
 fn outage(shared: &FleetShared) -> Duration {
     (shared.limits.lease / 6).min(LOOK).max(SECOND * 3)
-}
-
-/// The length of a node's lease, as the node has asked for it.
-fn lease_of(node: &NodeRecord) -> Option<Duration> {
-    (node.renewed_at > Timestamp::default()).then(|| node.lease_until.since(node.renewed_at))
 }
 
 impl NodeWatch {

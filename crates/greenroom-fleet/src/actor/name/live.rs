@@ -10,9 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::machine::{Live, NameActorState, NameStage};
-use super::steps::release::give_back;
 use super::steps::turn::{TurnEnd, run_turn};
-use super::steps::{self, NotUp};
+use super::steps::{self, NotUp, give_back};
 use crate::actor::context::shown;
 use crate::actor::retry::NotDone;
 use crate::admission::AdmissionMessage;

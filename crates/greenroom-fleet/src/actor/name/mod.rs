@@ -8,7 +8,6 @@
 mod live;
 mod machine;
 mod requests;
-mod slot;
 pub(crate) mod steps;
 #[cfg(test)]
 mod tests;

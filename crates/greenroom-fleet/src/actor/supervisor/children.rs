@@ -11,7 +11,7 @@ use crate::actor::admitter::{Admitter, AdmitterMessage};
 use crate::actor::cell::NameCell;
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::keeper::Keeper;
-use crate::actor::name::steps::release::give_back;
+use crate::actor::name::steps::give_back;
 use crate::actor::name::{NameActor, NameContext, NameMessage, steer};
 use crate::actor::task::answer;
 use crate::admission::Admission;

@@ -37,32 +37,33 @@ impl FleetState {
     /// Takes no more prompts, and ends all sessions by the deadline. The first deadline counts, unless a later call has an
     /// earlier one.
     pub(super) fn drain(&mut self, deadline: Instant, done: Option<oneshot::Sender<()>>) {
-        if let Some(draining) = &mut self.draining {
-            draining.done.extend(done);
-            if draining.deadline <= deadline || draining.leaving.is_some() {
-                return;
-            }
-            draining.deadline = deadline;
-        } else {
-            let done = done.into_iter().collect();
-            self.draining = Some(Draining { deadline, done, timers: None, leaving: None });
-            self.shared.draining.cancel();
-            self.shared.tell(FleetEvent::Draining);
-            self.admission.send(AdmitterMessage::Drain);
-            self.tell_names(|| NameMessage::End);
+        let is_new = self.draining.is_none();
+        let draining = self.draining.get_or_insert_with(|| Draining {
+            deadline,
+            done: Vec::new(),
+            timers: None,
+            leaving: None,
+        });
+        draining.done.extend(done);
+        if !is_new && (draining.deadline <= deadline || draining.leaving.is_some()) {
+            return;
         }
+        draining.deadline = deadline;
         let left = deadline.saturating_duration_since(Instant::now());
         let kept = (left / 3).min(CUT);
         let myself = self.myself.clone();
-        let timers = spawn(async move {
+        draining.timers = Some(spawn(async move {
             for (before, step) in [(kept, FleetMessage::Cut), (Duration::ZERO, FleetMessage::Over)] {
                 tokio::time::sleep_until(deadline - before).await;
                 // An error: the fleet has ended.
                 myself.cast(step).ok();
             }
-        });
-        if let Some(draining) = &mut self.draining {
-            draining.timers = Some(timers);
+        }));
+        if is_new {
+            self.shared.draining.cancel();
+            self.shared.tell(FleetEvent::Draining);
+            self.admission.send(AdmitterMessage::Drain);
+            self.tell_names(|| NameMessage::End);
         }
         self.check_drained();
     }

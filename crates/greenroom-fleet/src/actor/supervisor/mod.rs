@@ -32,7 +32,7 @@ use super::cell::NameCell;
 use super::context::FleetShared;
 use super::keeper::Keeper;
 use super::name::NameMessage;
-use super::name::steps::release::give_back;
+use super::name::steps::give_back;
 use super::task::{Task, spawn};
 use crate::admission::Counts;
 use crate::backend::Requests;

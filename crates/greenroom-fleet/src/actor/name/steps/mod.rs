@@ -1,4 +1,4 @@
-//! The steps of a name: what its actor does in tasks of their own. This file has the activation; the files beside it have the other steps.
+//! The steps of a name: what its actor does in tasks of their own. This file has an activation and its end; the files beside it have the other steps.
 //!
 //! A step writes what it holds into the name's cell as soon as it holds it, so that an actor that fails in the middle of a step
 //! leaves nothing behind.
@@ -7,7 +7,6 @@ pub(crate) mod left;
 pub(super) mod look;
 pub(crate) mod losses;
 mod memory;
-pub(crate) mod release;
 pub(super) mod turn;
 
 use std::panic::AssertUnwindSafe;
@@ -30,9 +29,8 @@ use crate::id::AttemptId;
 use crate::process;
 use crate::profile::{ActivatedFor, ActivationContext};
 use crate::record::NameRecord;
-use crate::request::{AfterFailure, Claim, Claimed, Ownership};
+use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Ownership};
 use look::{no_profile, other_host, quarantined, read_queue};
-use release::{end_session, give_back_failed};
 
 /// The reason why a name was not activated.
 pub(crate) enum NotUp {
@@ -224,7 +222,7 @@ async fn start(
     let builder = memory::attach(shared, cell, builder, &cx, owner).map_err(|error| error.to_string())?;
     let builder = of_files(&shared.folders, shared.folders.apply(builder, &cx).await).await?;
     let mut builder = process::mark(asker::attach(shared, cell, builder, owner), claim);
-    if let Some(watchdog) = shared.fence.watchdog() {
+    if let Some(watchdog) = &shared.fence.watchdog {
         builder = builder.watchdog(watchdog);
     }
     let (switch, kill) = (builder.kill_switch(), cell.kill());
@@ -273,4 +271,55 @@ async fn failed_by_session(shared: &FleetShared, cell: &NameCell, owner: Ownersh
         Err(NotDone::Fenced) => NotUp::Fenced,
         Err(NotDone::Error(error)) => NotUp::Failed { why: error.to_string(), failures: None },
     }
+}
+
+/// Gives back what a name holds, but its slot: ends the session, then releases the name, or writes nothing if the name is fenced.
+pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
+    end_session(cell).await;
+    let loss = cell.loss().await.filter(|loss| !loss.is_after_kill);
+    let Some(owner) = cell.holdings().owner.clone() else { return };
+    if shared.is_fenced(cell) {
+        cell.disown();
+        return shared.tell_of(cell, |name, tenant| FleetEvent::Fenced { name, tenant, term: owner.term });
+    }
+    let given_back = match loss {
+        // The transcript has a gap: no owner goes on with it before a person has looked.
+        Some(loss) => give_back_failed(shared, owner, loss.why, 1).await.map(drop),
+        None => repeat_owned(shared, || shared.backend.release(owner.clone())).await.map(drop),
+    };
+    // Not before: the keeper releases a name that nobody holds, and a quarantine would find no owner then.
+    cell.disown();
+    if let Err(not_done) = given_back {
+        // Somebody else owns the name, or the keeper releases it when the backend answers again.
+        tracing::warn!(?not_done, "a name could not be released");
+    }
+}
+
+/// Gives a name back with a failure, of which `intensity` in a period quarantine it.
+async fn give_back_failed(
+    shared: &FleetShared,
+    owner: Ownership,
+    why: String,
+    intensity: u32,
+) -> Result<AfterFailure, NotDone> {
+    let failed = ActivationFailed { owner, why, period: shared.limits.failure_period, intensity };
+    repeat_owned(shared, || shared.backend.activation_failed(failed.clone())).await
+}
+
+/// Ends the session, and returns when its process group is gone.
+async fn end_session(cell: &NameCell) {
+    let Some(session) = cell.holdings().session.clone() else { return };
+    let kill = cell.kill();
+    tokio::select! {
+        biased;
+        () = kill.cancelled() => session.kill().await,
+        stopped = session.stop() => {
+            if let Err(error) = stopped {
+                tracing::debug!(%error, "the session ended with an error");
+            }
+        }
+    }
+    // Also after a stop that the kill has cut short.
+    session.wait().await;
+    cell.holdings().session = None;
 }

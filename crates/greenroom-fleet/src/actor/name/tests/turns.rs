@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
-use crate::actor::name::steps::release::give_back;
+use crate::actor::name::steps::give_back;
 use crate::actor::name::steps::turn::{TurnEnd, run_turn};
 use crate::actor::retry::NotDone;
 use crate::actor::stage::{accept, joined};
