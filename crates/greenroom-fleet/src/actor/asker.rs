@@ -32,7 +32,7 @@ use super::retry::{NotDone, repeat, repeat_owned};
 use super::task;
 use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
-use crate::question::{StoredAnswer, misfit};
+use crate::question::{DecidedBy, StoredAnswer, misfit};
 use crate::record::{Decision, QuestionRecord};
 use crate::request::{Answered, Ask, Change, Ownership};
 
@@ -99,20 +99,19 @@ impl Asker {
         let mut changes = self.shared.backend.changes();
         let question = self.keep(id, inquiry).await?;
         self.shared.tell_transitions();
-        let stored = match self.decision(&mut changes, question).await.map_err(not_asked)? {
-            Some(Decision::Answered { answer, .. }) => StoredAnswer::read(answer),
-            Some(Decision::Expired { .. }) => Some(StoredAnswer::TakenBack),
-            None => return Err("the turn has ended in which this was asked".to_owned()),
-        };
-        match stored {
-            Some(StoredAnswer::Person { answer, .. }) => match misfit(inquiry, &answer) {
+        let decision = self.decision(&mut changes, question).await.map_err(not_asked)?;
+        match decision.map(DecidedBy::of) {
+            Some(DecidedBy::Answer { answer: Some(answer), .. }) => match misfit(inquiry, &answer) {
                 None => Ok(answer),
                 Some(why) => Err(format!("the person's answer cannot be used: {why}")),
             },
-            Some(StoredAnswer::TakenBack) => {
+            Some(DecidedBy::Answer { answer: None, .. }) => {
+                Err("the person's answer cannot be read by this version of the host".to_owned())
+            }
+            Some(DecidedBy::Deadline { .. } | DecidedBy::Session { .. }) => {
                 Err(format!("no person has answered within {:?}", self.shared.limits.question))
             }
-            None => Err("the person's answer cannot be read by this version of the host".to_owned()),
+            None => Err("the turn has ended in which this was asked".to_owned()),
         }
     }
 

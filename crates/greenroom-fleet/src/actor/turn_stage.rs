@@ -82,13 +82,8 @@ impl BegunTurn {
     /// Gives the prompt its outcome.
     pub(crate) async fn finish(&self, outcome: PromptOutcome) {
         let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
-        let finished = self
-            .shared
-            .backend
-            .finish(Finish { owner, prompt, attempt, outcome, cost: 0, quarantine: None })
-            .await
-            .unwrap();
-        assert_eq!(finished, Owned::Done(true));
+        let finish = Finish { owner, prompt, attempt, outcome, cost: 0, quarantine: None };
+        assert_eq!(self.shared.backend.finish(finish).await.unwrap(), Owned::Done(true));
     }
 
     /// The messages that are kept.

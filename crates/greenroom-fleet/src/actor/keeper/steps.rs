@@ -93,10 +93,8 @@ impl KeeperContext {
 
     async fn forget(&self) -> NextMoment {
         let (backend, retention) = (&self.shared.backend, self.shared.limits.retention);
-        let before = |time: Duration| {
-            let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            Timestamp(backend.now().0.saturating_sub(millis))
-        };
+        let start = Timestamp::default();
+        let before = |time| start.after(backend.now().since(start).saturating_sub(time));
         let mut forgotten = 0;
         // A request does a bounded amount of work, so only 0 says that nothing is left.
         for _ in 0..FORGETS {

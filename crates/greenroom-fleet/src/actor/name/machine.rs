@@ -15,7 +15,6 @@ use tokio_util::task::TaskTracker;
 use tracing::Span;
 
 use super::steps::look::look;
-use super::watch::{self, StageWatch};
 use super::{NameContext, NameMessage, StepEnd};
 use crate::actor::cell::{NameCell, Stage};
 use crate::actor::context::FleetShared;
@@ -113,7 +112,13 @@ pub(super) struct Live {
     /// The interrupts that are on their way to the CLI. No turn begins before they have arrived: they would hit that turn.
     pub(super) interrupts: TaskTracker,
     /// Keeps the identity of the session's process.
-    _processes: Task,
+    pub(super) _processes: Task,
+}
+
+/// The watch of a name's stage. Its transition is made only while the watch is kept.
+pub(super) struct StageWatch {
+    pub(super) _task: Task,
+    pub(super) _kept: Arc<()>,
 }
 
 /// The callers of a name, and their wishes.
@@ -179,12 +184,6 @@ impl NameActorState {
             callers: Callers::default(),
             failures: 0,
         }
-    }
-
-    /// A session that has come up.
-    pub(super) fn live(&self, session: Session) -> Live {
-        let processes = watch::processes(&self.cx, &session);
-        Live { session, meter: Arc::default(), interrupts: TaskTracker::new(), _processes: processes }
     }
 
     /// Runs a step, and then the transition that the step returns. The step goes on if the actor fails; its panic fails the actor.

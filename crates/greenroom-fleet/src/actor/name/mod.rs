@@ -11,7 +11,6 @@ mod requests;
 pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
-mod watch;
 
 use std::sync::Arc;
 
@@ -52,9 +51,6 @@ pub(crate) enum NameMessage {
     End,
     /// The end of a step, or of a watch.
     Step(StepEnd),
-    /// Panics, to test that the fleet survives it.
-    #[cfg(feature = "testkit")]
-    Panic,
 }
 
 #[cfg(feature = "cluster")]
@@ -106,8 +102,6 @@ impl Actor for NameActor {
                 let transition = end.map_err(|text| format!("a step panicked: {text}"))?;
                 transition(state);
             }
-            #[cfg(feature = "testkit")]
-            NameMessage::Panic => panic!("told to panic"),
         }
         Ok(())
     }

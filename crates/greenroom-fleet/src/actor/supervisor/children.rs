@@ -182,7 +182,10 @@ impl FleetState {
         use crate::testkit::FleetFault;
         match fault {
             FleetFault::Admission => self.admission.send(AdmitterMessage::Panic),
-            FleetFault::Name(name) => self.send(name, NameMessage::Panic, false).await?,
+            FleetFault::Name(name) => {
+                let failed = NameMessage::Step(Err("told to panic".to_owned()));
+                self.send(name, failed, false).await?;
+            }
             FleetFault::Supervisor => return Err("told to fail".into()),
         }
         Ok(())

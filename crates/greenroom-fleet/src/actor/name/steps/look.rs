@@ -5,7 +5,6 @@ use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::retry::{NotDone, repeat};
 use crate::backend::Requests;
 use crate::error::FleetError;
-use crate::id::Timestamp;
 use crate::record::{NameRecord, NameState, PromptRecord};
 
 /// Looks for the prompt of a name that may begin now. `is_wanted`: callers wait for its session.
@@ -25,7 +24,13 @@ pub(in crate::actor::name) async fn look(
     let Some(record) = record else {
         return Err(FleetError::State("the session is not known: send it a prompt first".to_owned()));
     };
-    if let Some(why) = blocked(&record) {
+    let blocked = match &record.state {
+        NameState::Quarantined { why, .. } => Some(quarantined(why)),
+        NameState::Deleting { .. } => Some("the session is being deleted".to_owned()),
+        NameState::Departing { .. } => Some("the session moves to another backend".to_owned()),
+        _ => None,
+    };
+    if let Some(why) = blocked {
         return Err(FleetError::State(why));
     }
     if next.is_none() && is_wanted {
@@ -55,19 +60,12 @@ pub(super) async fn read_queue(
         Some(id) => queue.iter().position(|prompt| prompt.id == id),
         None => queue.iter().position(|prompt| prompt.is_due(now) && now < prompt.expires_at),
     };
-    let next = first.map(|index| queue.swap_remove(index));
-    let may_begin = next.is_none() || within_budget(shared, &found.tenant, now).await?;
-    Ok((record, next.filter(|_| may_begin)))
-}
-
-/// The reason why a name that is known is not activated.
-fn blocked(record: &NameRecord) -> Option<String> {
-    match &record.state {
-        NameState::Quarantined { why, .. } => Some(quarantined(why)),
-        NameState::Deleting { .. } => Some("the session is being deleted".to_owned()),
-        NameState::Departing { .. } => Some("the session moves to another backend".to_owned()),
-        _ => None,
+    let mut next = first.map(|index| queue.swap_remove(index));
+    if let (Some(_), Some(reserve)) = (&next, shared.reserve(&found.tenant, now)) {
+        let account = repeat(shared, || shared.backend.tenant(found.tenant.clone())).await?;
+        next = next.filter(|_| has_room(&account, &reserve, now));
     }
+    Ok((record, next))
 }
 
 /// An error if a name cannot be activated on this node. None if the backend does not say.
@@ -97,11 +95,4 @@ pub(super) fn no_profile(profile: &str) -> String {
 
 pub(super) fn other_host(host: &str) -> String {
     format!("the session belongs to the host '{host}'")
-}
-
-/// True if the tenant has money for a turn.
-async fn within_budget(shared: &FleetShared, tenant: &str, now: Timestamp) -> Result<bool, NotDone> {
-    let Some(reserve) = shared.reserve(tenant, now) else { return Ok(true) };
-    let account = repeat(shared, || shared.backend.tenant(tenant.to_owned())).await?;
-    Ok(has_room(&account, &reserve, now))
 }

@@ -260,14 +260,13 @@ fn refused_as_quarantined(shared: &FleetShared, why: &str) -> NotUp {
 async fn failed_by_session(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> NotUp {
     end_session(cell).await;
     tell_failed(shared, cell, &why);
-    match give_back_failed(shared, owner, why.clone(), shared.limits.failures).await {
-        Ok(after) => {
-            cell.disown();
-            match after {
-                AfterFailure::Free(failures) => NotUp::Failed { why, failures: Some(failures) },
-                AfterFailure::Quarantined => refused_as_quarantined(shared, &why),
-            }
-        }
+    let given_back = give_back_failed(shared, owner, why.clone(), shared.limits.failures).await;
+    if given_back.is_ok() {
+        cell.disown();
+    }
+    match given_back {
+        Ok(AfterFailure::Free(failures)) => NotUp::Failed { why, failures: Some(failures) },
+        Ok(AfterFailure::Quarantined) => refused_as_quarantined(shared, &why),
         Err(NotDone::Fenced) => NotUp::Fenced,
         Err(NotDone::Error(error)) => NotUp::Failed { why: error.to_string(), failures: None },
     }

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::actor::admitter::AdmissionLink;
 use crate::actor::cell::NameCell;
 use crate::actor::name::NameContext;
-use crate::actor::name::watch::processes;
+use crate::actor::name::live::keep_processes;
 use crate::actor::turn_stage::{BegunTurn, fleet_on};
 use crate::backend::MemoryBackend;
 use crate::error::BackendErrorKind;
@@ -86,7 +86,7 @@ async fn a_record_of_a_process_that_is_refused_is_tried_again() {
         holdings.session = Some(session.clone());
     }
     let cx = NameContext { shared, cell, admission: AdmissionLink::default() };
-    let _watch = processes(&cx, &session);
+    let _watch = keep_processes(&cx, &session);
     // The record of the second CLI is refused once, and that of the third one is not.
     for records in [2, 3] {
         cli.exit(Exit::Signal(9));
