@@ -256,14 +256,14 @@ impl FleetSession {
 
     /// True if there was a session here.
     async fn passivate_here(&self) -> bool {
-        self.ask(false, NameMessage::Passivate).await.unwrap_or(false)
+        self.ask(false, |done| NameMessage::Passivate { hold: None, done }).await.unwrap_or(false)
     }
 
     /// Ends the session at once. While the caller holds the guard the session is not activated here, for some seconds at most.
     async fn make_way(&self) -> oneshot::Sender<()> {
         let (guard, hold) = oneshot::channel();
         // `None`: there was no session here, or its actor has failed.
-        let _: Option<bool> = self.ask(false, |done| NameMessage::MakeWay { hold, done }).await;
+        let _: Option<bool> = self.ask(false, |done| NameMessage::Passivate { hold: Some(hold), done }).await;
         guard
     }
 

@@ -98,10 +98,7 @@ async fn result_of(send: &SendToName, command: CommandRecord, hold: oneshot::Rec
         };
     }
     let (done, answer) = oneshot::channel();
-    let message = match command.kind {
-        CommandKind::MakeWay => NameMessage::MakeWay { hold, done },
-        _ => NameMessage::Passivate(done),
-    };
-    send(command.owner.name, message);
+    let hold = (command.kind == CommandKind::MakeWay).then_some(hold);
+    send(command.owner.name, NameMessage::Passivate { hold, done });
     if answer.await.unwrap_or(false) { CommandResult::Done } else { CommandResult::Nothing }
 }

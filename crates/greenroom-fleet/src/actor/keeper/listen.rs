@@ -5,7 +5,7 @@
 //! time claims, and the others find the name owned. The node that has accepted a prompt hints at it directly, and does not wait.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -41,9 +41,7 @@ fn wait_for(name: &Name, shared: &FleetShared) -> Duration {
 }
 
 fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
 /// Turns changes into hints until the backend ends.

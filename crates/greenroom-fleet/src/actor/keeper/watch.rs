@@ -159,12 +159,9 @@ impl NodeWatch {
     /// Recovers a batch of names of dead nodes, if its moment has come. The living nodes take turns: together they recover no
     /// faster than one node alone.
     async fn recover(&self, shared: &FleetShared, nodes: &[NodeRecord]) -> Result<(), BackendError> {
-        let (mut living, mut lost) = (0_u32, false);
-        for node in nodes {
-            living += u32::from(node.state != NodeState::Dead);
-            lost |= node.state == NodeState::Dead && node.owns > 0;
-        }
-        let pause = PAUSE * living.max(1);
+        let lost = nodes.iter().any(|node| node.state == NodeState::Dead && node.owns > 0);
+        let living = nodes.iter().filter(|node| node.state != NodeState::Dead).count();
+        let pause = PAUSE.mul_f64(living.max(1) as f64);
         let now = Instant::now();
         {
             let mut watch = locked(&self.0);

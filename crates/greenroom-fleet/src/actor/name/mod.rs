@@ -26,7 +26,7 @@ use crate::error::FleetError;
 use crate::id::PromptId;
 use crate::record::PromptRecord;
 use machine::NameActorState;
-pub(crate) use requests::steer;
+pub(crate) use requests::{interrupt_turn, steer};
 
 /// A message to the actor of a name.
 pub(crate) enum NameMessage {
@@ -38,11 +38,9 @@ pub(crate) enum NameMessage {
     Granted(Grant, ActorId),
     /// Admission was restarted, and knows the holders of slots only.
     AskAgain,
-    /// End the session after the running turn. Answers whether there was one.
-    Passivate(oneshot::Sender<bool>),
-    /// End the session at once, for a deletion or a quarantine. Until the sender of `hold` is dropped the name stays without a
-    /// session, for five seconds at most.
-    MakeWay { hold: oneshot::Receiver<()>, done: oneshot::Sender<bool> },
+    /// End the session after the running turn. Answers whether there was one. With a `hold`, for a deletion or a quarantine, at once: until
+    /// the sender of `hold` is dropped the name stays without a session, for five seconds at most.
+    Passivate { hold: Option<oneshot::Receiver<()>>, done: oneshot::Sender<bool> },
     /// Interrupt the running turn, if it is this one. Answers whether it was.
     Interrupt { prompt: Option<PromptId>, done: oneshot::Sender<Result<bool, FleetError>> },
     /// Say something in the running turn.
@@ -93,8 +91,7 @@ impl Actor for NameActor {
             NameMessage::Warm(done) => state.warm(done),
             NameMessage::Granted(grant, admitter) => state.granted(grant, admitter),
             NameMessage::AskAgain => state.ask_again(),
-            NameMessage::Passivate(done) => state.wish_passive(done),
-            NameMessage::MakeWay { hold, done } => state.make_way(hold, done),
+            NameMessage::Passivate { hold, done } => state.wish_passive(hold, done),
             NameMessage::Interrupt { prompt, done } => state.interrupt(prompt, done),
             NameMessage::Steer { message, done } => steer(&state.cx.cell, *message, done),
             NameMessage::End => state.end(),

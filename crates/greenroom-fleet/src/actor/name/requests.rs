@@ -1,6 +1,6 @@
 //! The requests to a name from outside, and its requests to admission, for a slot and for turns.
 
-use greenroom::Prompt;
+use greenroom::{Prompt, Session};
 use ractor::ActorId;
 use tokio::sync::oneshot;
 
@@ -23,23 +23,21 @@ impl NameActorState {
         self.look();
     }
 
-    /// Ends the session at once. The name is not activated until the sender of `hold` is dropped.
-    pub(super) fn make_way(&mut self, hold: oneshot::Receiver<()>, done: oneshot::Sender<bool>) {
-        self.callers.holds.push(hold);
-        self.cx.cell.kill().cancel();
-        self.wish_passive(done);
-        if matches!(self.stage, NameStage::Settled | NameStage::Waiting) {
-            self.decide();
+    /// Ends the session after the running turn, or with a `hold` at once. The name is not activated until the sender of `hold` is dropped.
+    pub(super) fn wish_passive(&mut self, hold: Option<oneshot::Receiver<()>>, done: oneshot::Sender<bool>) {
+        let is_held = hold.is_some();
+        if is_held {
+            self.cx.cell.kill().cancel();
         }
-    }
-
-    pub(super) fn wish_passive(&mut self, done: oneshot::Sender<bool>) {
+        self.callers.holds.extend(hold);
         self.callers.passive.push(done);
-        match self.stage {
-            NameStage::Idle(_) => self.decide(),
-            // There is no session. Prompts that wait go on waiting, for their turn.
-            NameStage::Settled | NameStage::Waiting | NameStage::Backoff => self.callers.tell_passive(false),
-            _ => {}
+        // Without a session there is nothing to end. Prompts that wait go on waiting, for their turn.
+        if matches!(self.stage, NameStage::Settled | NameStage::Waiting | NameStage::Backoff) {
+            self.callers.tell_passive(false);
+        }
+        let is_between = matches!(self.stage, NameStage::Settled | NameStage::Waiting);
+        if matches!(self.stage, NameStage::Idle(_)) || (is_between && is_held) {
+            self.decide();
         }
     }
 
@@ -60,14 +58,13 @@ impl NameActorState {
         interrupt.cancel();
         let (session, on_its_way) = (live.session.clone(), live.interrupts.token());
         self.step(async move |_, _| {
-            let interrupted = session.interrupt().await;
-            answer(done, interrupted.map(|_| true).map_err(FleetError::Session));
+            interrupt_turn(&session, done).await;
             drop(on_its_way);
             Self::decide
         });
     }
 
-    /// The name is not activated here any more, or its session was killed.
+    /// The name is not activated here any more.
     pub(super) fn end(&mut self) {
         if self.is_ending() && matches!(self.stage, NameStage::Backoff) {
             self.enter(NameStage::Settled);
@@ -168,6 +165,12 @@ impl NameActorState {
             _ => {}
         }
     }
+}
+
+/// Interrupts the turn of a session.
+pub(crate) async fn interrupt_turn(session: &Session, done: oneshot::Sender<Result<bool, FleetError>>) {
+    let interrupted = session.interrupt().await;
+    answer(done, interrupted.map(|_| true).map_err(FleetError::Session));
 }
 
 /// Says something in the running turn.

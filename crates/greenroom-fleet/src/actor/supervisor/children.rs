@@ -12,10 +12,9 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::keeper::Keeper;
 use crate::actor::name::steps::give_back;
-use crate::actor::name::{NameActor, NameContext, NameMessage, steer};
+use crate::actor::name::{NameActor, NameContext, NameMessage, interrupt_turn, steer};
 use crate::actor::task::answer;
 use crate::admission::Admission;
-use crate::error::FleetError;
 use crate::event::FleetEvent;
 use crate::id::Name;
 use crate::record::PromptRecord;
@@ -197,15 +196,16 @@ impl NameChild {
     /// actor looks for itself.
     fn stand_in(&mut self, message: NameMessage) {
         match message {
-            NameMessage::MakeWay { .. } => self.cell.kill().cancel(),
             // Answered when the session is gone. It ends after its turn in any case.
-            NameMessage::Passivate(done) => self.passive.push(done),
+            NameMessage::Passivate { hold, done } => {
+                if hold.is_some() {
+                    self.cell.kill().cancel();
+                }
+                self.passive.push(done);
+            }
             NameMessage::Interrupt { prompt, done } => {
                 let Some(session) = self.cell.in_turn(prompt) else { return answer(done, Ok(false)) };
-                self.cell.steps.spawn(async move {
-                    let interrupted = session.interrupt().await;
-                    answer(done, interrupted.map(|_| true).map_err(FleetError::Session));
-                });
+                self.cell.steps.spawn(async move { interrupt_turn(&session, done).await });
             }
             NameMessage::Steer { message, done } => steer(&self.cell, *message, done),
             _ => {}

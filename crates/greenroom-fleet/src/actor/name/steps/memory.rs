@@ -67,9 +67,8 @@ pub(super) fn attach(
             cx.name.as_str().escape_debug(),
         )));
     }
-    let losses = Losses::watch(builder.events(), cell.kill(), line_bytes);
-    cell.holdings().losses = Some(losses.clone());
-    let store = OwnedTranscript { shared: shared.clone(), cell: cell.clone(), owner: owner.clone(), losses };
+    cell.holdings().losses = Some(Losses::watch(builder.events(), cell.kill(), line_bytes));
+    let store = OwnedTranscript { shared: shared.clone(), cell: cell.clone(), owner: owner.clone() };
     Ok(builder.session_store(Arc::new(store)))
 }
 
@@ -78,7 +77,6 @@ struct OwnedTranscript {
     shared: Arc<FleetShared>,
     cell: Arc<NameCell>,
     owner: Ownership,
-    losses: Arc<Losses>,
 }
 
 impl SessionStore for OwnedTranscript {
@@ -90,7 +88,7 @@ impl SessionStore for OwnedTranscript {
         Box::pin(async move {
             // Entries link to the ones before them. Behind a gap they would hide the whole conversation from the next owner, so nothing
             // is stored once there is a loss, not even when the CLI starts again and the gap could be filled.
-            if let Some(loss) = self.losses.first().await {
+            if let Some(loss) = self.cell.loss().await {
                 return Err(format!("nothing is stored behind a loss: {}", loss.why).into());
             }
             for part in transcripts::parts(key, entries) {

@@ -41,7 +41,9 @@ pub(in crate::actor::name) async fn run_turn(
         (holdings.owner.clone(), holdings.session.clone(), holdings.tenant.clone())
     };
     let (Some(owner), Some(session)) = (owner, session) else { return Ok(TurnEnd::SessionOver) };
-    if !takes_prompts(&session).await {
+    // It may have failed, perhaps by the turn before.
+    let phase = session.snapshot().await.map(|snapshot| snapshot.phase);
+    if matches!(phase, Err(_) | Ok(Phase::Draining | Phase::Stopping)) {
         return Ok(TurnEnd::SessionOver);
     }
     let (attempt, reserve) = (AttemptId::new(), shared.reserve(&tenant, shared.backend.now()));
@@ -92,12 +94,6 @@ pub(in crate::actor::name) async fn run_turn(
     let end = turn.await;
     cell.holdings().running = None;
     end
-}
-
-/// Whether the session takes prompts: it may have failed, perhaps by the turn before.
-async fn takes_prompts(session: &Session) -> bool {
-    let phase = session.snapshot().await.map(|snapshot| snapshot.phase);
-    matches!(phase, Ok(phase) if !matches!(phase, Phase::Draining | Phase::Stopping))
 }
 
 /// Sends the prompt and reads its turn to the end.
