@@ -93,22 +93,20 @@ impl Stuck {
         let limit = self.0.len() + count;
         let mut marked = shared.ask(|backend| backend.deleting(limit)).await?;
         let is_all = marked.len() < limit;
-        let before = std::mem::take(&mut self.0);
+        let mut before = std::mem::take(&mut self.0);
         marked.sort_by_key(|name| before.contains_key(name));
         for name in marked {
-            let pause = match before.get(&name) {
-                Some(&(at, pause)) if Instant::now() < at => {
-                    self.0.insert(name, (at, pause));
-                    continue;
+            let (mut at, mut pause) =
+                before.remove(&name).unwrap_or_else(|| (Instant::now(), Duration::ZERO));
+            if at <= Instant::now() {
+                match resume(shared, &name).await {
+                    Ok(()) => continue,
+                    Err(FleetError::Backend(error)) if error.is_unavailable() => return Err(error),
+                    Err(_) => pause = (pause * 2).clamp(SHORTEST, LONGEST),
                 }
-                Some((_, pause)) => (*pause * 2).min(LONGEST),
-                None => SHORTEST,
-            };
-            match resume(shared, &name).await {
-                Ok(()) => {}
-                Err(FleetError::Backend(error)) if error.is_unavailable() => return Err(error),
-                Err(_) => drop(self.0.insert(name, (Instant::now() + pause, pause))),
+                at = Instant::now() + pause;
             }
+            self.0.insert(name, (at, pause));
         }
         Ok(is_all)
     }

@@ -69,16 +69,6 @@ impl Known {
         let pause = if self.is_missed { SECOND } else { LOOK }.saturating_sub(last.elapsed());
         self.due.map_or(pause, |due| pause.min(due.since(now)))
     }
-
-    /// Logs once that names of a profile are left to the other nodes.
-    fn note_other_profile(&mut self, profile: String) {
-        if self.other_profiles.len() < OTHER_PROFILES && self.other_profiles.insert(profile.clone()) {
-            tracing::warn!(
-                profile,
-                "prompts wait for sessions of a profile that this node does not have: other nodes run them, if one has it"
-            );
-        }
-    }
 }
 
 impl Looks {
@@ -155,7 +145,15 @@ impl Looks {
             }
             {
                 let mut known = locked(&self.known);
-                waiting.other_profile.into_iter().for_each(|profile| known.note_other_profile(profile));
+                if let Some(profile) = waiting.other_profile
+                    && known.other_profiles.len() < OTHER_PROFILES
+                    && known.other_profiles.insert(profile.clone())
+                {
+                    tracing::warn!(
+                        profile,
+                        "prompts wait for sessions of a profile that this node does not have: other nodes run them, if one has it"
+                    );
+                }
                 waiting.prompts.retain(|prompt| !known.poor.contains_key(&prompt.tenant));
             }
             for prompt in &waiting.prompts {

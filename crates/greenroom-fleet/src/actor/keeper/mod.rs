@@ -29,7 +29,6 @@
 //!
 //! The fleet's supervisor owns the keeper. A keeper that starts looks at everything once.
 
-mod commands;
 mod listen;
 mod looks;
 mod steps;
@@ -136,24 +135,25 @@ async fn attend(duty: Duty, words: &str, pause: Duration, context: &KeeperContex
     // Also before the timer of the fence: it comes late after a suspend.
     while !is_fenced(&context.shared) {
         let began = Instant::now();
-        let again = if duty == Duty::Renew { RENEW_AGAIN } else { SECOND };
         let next = match AssertUnwindSafe(context.step(duty, is_hinted)).catch_unwind().await {
             Ok(Ok(at)) => {
                 is_hinted = false;
-                at
+                Some(at)
             }
             Ok(Err(error)) => {
                 context.shared.tell(FleetEvent::BackendUnavailable { why: error.to_string() });
-                Instant::now() + again
+                None
             }
             Err(panic) => {
                 let why = panic_text(&*panic).to_owned();
                 tracing::error!(?duty, why, "a step of the keeper has panicked");
                 let actor = format!("keeper, at its duty to {words}");
                 context.shared.tell(FleetEvent::ActorRestarted { actor, why });
-                Instant::now() + again
+                None
             }
         };
+        let again = if duty == Duty::Renew { RENEW_AGAIN } else { SECOND };
+        let next = next.unwrap_or_else(|| Instant::now() + again);
         sleep_until(began + pause).await;
         tokio::select! {
             biased;

@@ -1,10 +1,20 @@
 //! The steps of the keeper's duties. Each asks the backend, and says when the duty's next moment is.
+//!
+//! A command of another node to a session that this node owns:
+//!
+//! ```text
+//!  listed ── take_command ──► taken ── a message to the name's actor ──► its answer ── finish_command ──► the caller reads the result
+//!              └── another owner, the deadline ──► withdrawn
+//! ```
+//!
+//! A command is taken before its message is sent, so no other owner carries it out again. If this node is lost in between, nobody
+//! carries it out, and the caller learns that its outcome is not known.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::looks::Looks;
@@ -12,11 +22,14 @@ use super::watch::NodeWatch;
 use super::{DUTIES, Duty, LOOK, NextMoment, SECOND, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::deletion::Stuck;
+use crate::actor::name::NameMessage;
+use crate::actor::retry::repeat;
 use crate::backend::Requests;
 use crate::id::{AttemptId, CommandId, Name, Term, Timestamp};
 use crate::lock::locked;
 use crate::pages::all_of;
-use crate::request::{Owned, Ownership, Page};
+use crate::record::{CommandKind, CommandRecord, CommandResult};
+use crate::request::{Owned, Ownership, Page, TakeCommand};
 
 /// Prompts or questions that expire in one request, and requests in one step.
 const EXPIRE: usize = 256;
@@ -30,11 +43,15 @@ const COMMANDS: Duration = Duration::from_secs(3600);
 /// Deletions of one step.
 const DELETE: usize = 16;
 const MINUTE: Duration = Duration::from_secs(60);
+/// The time for which a session stays asleep after it has made way: the caller quarantines or deletes the name meanwhile.
+const MADE_WAY: Duration = Duration::from_secs(2);
+/// Characters of an error that are kept for the caller.
+const WHY: usize = 1000;
 
 /// The things that all steps share.
 pub(crate) struct KeeperContext {
     pub(super) shared: Arc<FleetShared>,
-    pub(super) send: SendToName,
+    send: SendToName,
     /// A hint for each duty.
     pub(super) hints: [Notify; DUTIES.len()],
     looks: Looks,
@@ -42,7 +59,7 @@ pub(crate) struct KeeperContext {
     stuck: tokio::sync::Mutex<Stuck>,
     strangers: Mutex<HashSet<(Name, Term)>>,
     /// The commands that the last look has found: they are being carried out.
-    pub(super) commands: Mutex<HashSet<CommandId>>,
+    commands: Mutex<HashSet<CommandId>>,
     watch: NodeWatch,
 }
 
@@ -131,10 +148,8 @@ impl KeeperContext {
         let strangers: HashSet<_> = {
             // Read after the answers of the backend, so that a claim that was answered meanwhile is known.
             let awake = shared.awake();
-            let is_known = |name: &Name, claim: AttemptId| {
-                awake.get(name).is_some_and(|cell| cell.holdings().claim == Some(claim))
-            };
-            let strangers = listed.into_iter().filter(|(name, _, claim)| !is_known(name, *claim));
+            let claim_of = |name: &Name| awake.get(name).and_then(|cell| cell.holdings().claim);
+            let strangers = listed.into_iter().filter(|(name, _, claim)| claim_of(name) != Some(*claim));
             strangers.map(|(name, term, _)| (name, term)).collect()
         };
         let before = std::mem::replace(&mut *locked(&self.strangers), strangers.clone());
@@ -147,4 +162,76 @@ impl KeeperContext {
         }
         Ok(Instant::now() + LOOK)
     }
+
+    /// Begins to carry out the commands that wait for this node.
+    async fn carry_out_commands(&self, is_hinted: bool) -> NextMoment {
+        let shared = &self.shared;
+        let next = Instant::now() + if shared.has_peers() { SECOND } else { LOOK };
+        // Other nodes give commands to owners only.
+        let may_wait = shared.has_peers() && !shared.awake().is_empty();
+        if shared.backend.is_exclusive() || !(is_hinted || may_wait) {
+            return Ok(next);
+        }
+        let listed = shared.backend.commands(shared.node, CommandRecord::NODE).await?;
+        // A command stays listed until it is taken.
+        let ids = listed.iter().map(|command| command.id).collect();
+        let begun = std::mem::replace(&mut *locked(&self.commands), ids);
+        for command in listed.into_iter().filter(|command| !begun.contains(&command.id)) {
+            let (fleet, send) = (shared.clone(), self.send.clone());
+            shared.tasks.spawn(async move { carry_out(&fleet, &send, command).await });
+        }
+        Ok(next)
+    }
+}
+
+/// Takes a command, carries it out, and writes its result.
+async fn carry_out(shared: &FleetShared, send: &SendToName, command: CommandRecord) {
+    let (id, attempt) = (command.id, AttemptId::new());
+    let take = TakeCommand { command: id, owner: command.owner.clone(), attempt };
+    match repeat(shared, || shared.backend.take_command(take.clone())).await {
+        Ok(Owned::Done(true)) => {}
+        Ok(Owned::Done(false) | Owned::Fenced) => {
+            // Nobody takes the command any more, so the caller need not wait for its deadline.
+            if let Err(error) = repeat(shared, || shared.backend.withdraw_command(id)).await {
+                tracing::debug!(command = %id, %error, "a command could not be withdrawn; its caller does so");
+            }
+            return;
+        }
+        Err(error) => {
+            tracing::debug!(command = %id, %error, "a command could not be taken");
+            return;
+        }
+    }
+    if !shared.holds_lease() {
+        // The session is being killed, and its turn ends with its owner.
+        return;
+    }
+    let is_to_make_way = command.kind == CommandKind::MakeWay;
+    // The session is not activated while the guard is kept.
+    let (_guard, hold) = oneshot::channel();
+    let result = result_of(send, command, hold).await;
+    if let Err(error) = repeat(shared, || shared.backend.finish_command(id, attempt, result.clone())).await {
+        tracing::warn!(command = %id, %error, "the result of a command could not be kept; its caller does not learn it");
+    }
+    if is_to_make_way {
+        tokio::time::sleep(MADE_WAY).await;
+    }
+}
+
+/// Has the name's actor do it.
+async fn result_of(send: &SendToName, command: CommandRecord, hold: oneshot::Receiver<()>) -> CommandResult {
+    if let CommandKind::Interrupt { prompt } = command.kind {
+        let (done, answer) = oneshot::channel();
+        send(command.owner.name, NameMessage::Interrupt { prompt: Some(prompt), done });
+        return match answer.await {
+            Ok(Ok(true)) => CommandResult::Done,
+            Ok(Err(error)) => CommandResult::Failed { why: error.to_string().chars().take(WHY).collect() },
+            // An error: the name is passive, or its actor has ended before it read the message.
+            Ok(Ok(false)) | Err(_) => CommandResult::Nothing,
+        };
+    }
+    let (done, answer) = oneshot::channel();
+    let hold = (command.kind == CommandKind::MakeWay).then_some(hold);
+    send(command.owner.name, NameMessage::Passivate { hold, done });
+    if answer.await.unwrap_or(false) { CommandResult::Done } else { CommandResult::Nothing }
 }

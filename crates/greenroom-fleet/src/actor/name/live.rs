@@ -8,7 +8,6 @@ use futures_util::future::join_all;
 use greenroom::Session;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::machine::{Live, NameActorState, NameStage, StageWatch};
@@ -84,7 +83,7 @@ impl NameActorState {
     /// The session is up. Its first turn begins at once if admission has granted one with the slot.
     fn up(&mut self, session: Session) {
         let processes = keep_processes(&self.cx, &session);
-        let (meter, interrupts) = (Arc::default(), TaskTracker::new());
+        let (meter, interrupts) = Default::default();
         let live = Live { session, meter, interrupts, _processes: processes };
         self.callers.tell_up(&Ok(()));
         self.tell_admission(AdmissionMessage::Started);

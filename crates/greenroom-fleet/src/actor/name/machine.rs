@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Span;
 
 use super::steps::look::look;
-use super::{NameContext, NameMessage, StepEnd};
+use super::{NameContext, NameMessage};
 use crate::actor::cell::{NameCell, Stage};
 use crate::actor::context::FleetShared;
 use crate::actor::task::{Task, answer, panic_text};
@@ -195,10 +195,8 @@ impl NameActorState {
         let step = AssertUnwindSafe(step(self.cx.shared.clone(), self.cx.cell.clone())).catch_unwind();
         let myself = self.myself.clone();
         self.cx.cell.steps.spawn(async move {
-            let end: StepEnd = match step.await {
-                Ok(transition) => Ok(Box::new(transition)),
-                Err(panic) => Err(panic_text(&*panic).to_owned()),
-            };
+            let end = step.await.map(|transition| Box::new(transition) as _);
+            let end = end.map_err(|panic| panic_text(&*panic).to_owned());
             // An error: the actor has failed, and its supervisor gives back what the step has got.
             myself.cast(NameMessage::Step(end)).ok();
         });

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{FleetMessage, FleetState};
 use crate::actor::admitter::AdmitterMessage;
 use crate::actor::name::NameMessage;
-use crate::actor::retry::repeat;
+use crate::actor::retry::{NotDone, repeat};
 use crate::actor::task::{Task, spawn};
 use crate::backend::Requests;
 use crate::event::FleetEvent;
@@ -25,8 +25,10 @@ use crate::event::FleetEvent;
 const CUT: Duration = Duration::from_secs(5);
 
 /// A drain in progress.
+#[derive(Default)]
 pub(super) struct Draining {
-    deadline: Instant,
+    /// `None` until the drain has begun.
+    deadline: Option<Instant>,
     done: Vec<oneshot::Sender<()>>,
     timers: Option<Task>,
     /// The node is leaving.
@@ -37,18 +39,12 @@ impl FleetState {
     /// Takes no more prompts, and ends all sessions by the deadline. The first deadline counts, unless a later call has an
     /// earlier one.
     pub(super) fn drain(&mut self, deadline: Instant, done: Option<oneshot::Sender<()>>) {
-        let is_new = self.draining.is_none();
-        let draining = self.draining.get_or_insert_with(|| Draining {
-            deadline,
-            done: Vec::new(),
-            timers: None,
-            leaving: None,
-        });
+        let draining = self.draining.get_or_insert_default();
         draining.done.extend(done);
-        if !is_new && (draining.deadline <= deadline || draining.leaving.is_some()) {
+        if draining.leaving.is_some() || draining.deadline.is_some_and(|earlier| earlier <= deadline) {
             return;
         }
-        draining.deadline = deadline;
+        let is_new = draining.deadline.replace(deadline).is_none();
         let left = deadline.saturating_duration_since(Instant::now());
         let kept = (left / 3).min(CUT);
         let myself = self.myself.clone();
@@ -92,15 +88,12 @@ impl FleetState {
         }
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
         draining.leaving = Some(spawn(async move {
-            if shared.lost.is_cancelled() {
-                // Every session has ended, and nothing was written for it.
-                super::leave(&shared).await;
-            } else {
-                match repeat(&shared, || shared.backend.leave(shared.node)).await {
-                    Ok(()) => shared.tell(FleetEvent::Left { node: shared.node }),
-                    Err(error) => {
-                        tracing::warn!(?error, "the fleet's node could not leave; its lease runs out");
-                    }
+            match repeat(&shared, || shared.backend.leave(shared.node)).await {
+                Ok(()) => shared.tell(FleetEvent::Left { node: shared.node }),
+                // Every session has ended, and nothing is written for it.
+                Err(NotDone::Fenced) => super::leave(&shared).await,
+                Err(NotDone::Error(error)) => {
+                    tracing::warn!(%error, "the fleet's node could not leave; its lease runs out");
                 }
             }
             // An error: the fleet has ended.

@@ -185,14 +185,11 @@ impl Actor for FleetSupervisor {
     ) -> Result<FleetState, ActorProcessingErr> {
         let (lost, asked, actor) = (shared.lost.clone(), shared.asked_to_drain.clone(), myself.clone());
         let lease = spawn(async move {
-            tokio::select! {
-                () = lost.cancelled() => {}
-                () = asked.cancelled() => {
-                    // An error: the fleet has ended.
-                    actor.cast(FleetMessage::Abandoned).ok();
-                    lost.cancelled().await;
-                }
+            if lost.run_until_cancelled(asked.cancelled()).await.is_some() {
+                // An error: the fleet has ended.
+                actor.cast(FleetMessage::Abandoned).ok();
             }
+            lost.cancelled().await;
             // An error: the fleet has ended.
             actor.cast(FleetMessage::LeaseLost).ok();
         });
@@ -228,10 +225,7 @@ impl Actor for FleetSupervisor {
             FleetMessage::GivenBack(name) => state.given_back(name).await?,
             FleetMessage::Counts(reply) => state.admission.send(AdmitterMessage::Counts(reply)),
             FleetMessage::Drain { deadline, done } => state.drain(deadline, Some(done)),
-            FleetMessage::Abandoned => {
-                let deadline = Instant::now() + state.shared.limits.drain;
-                state.drain(deadline, None);
-            }
+            FleetMessage::Abandoned => state.drain(Instant::now() + state.shared.limits.drain, None),
             FleetMessage::LeaseLost => state.fence(),
             FleetMessage::Cut => state.names.values().for_each(|child| child.cell.cut()),
             FleetMessage::Over => state.drained(),

@@ -7,7 +7,7 @@ use greenroom::report::Events;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::task::{Task, spawn};
+use crate::actor::task::{Task, answer, spawn};
 use crate::record::PromptOutcome;
 
 /// Watches an activation for losses of its transcript. A skipped line that was too long, and missed events, count as losses, because
@@ -48,18 +48,13 @@ impl Losses {
                 tokio::select! {
                     // All events that are there come before the answer.
                     biased;
-                    event = events.next() => match event {
-                        Some(event) => {
-                            if let Some(why) = loss(&event, line_bytes) {
-                                noted.get_or_init(|| Loss { why, is_after_kill: kill.is_cancelled() });
-                            }
+                    event = events.next() => {
+                        let Some(event) = event else { return };
+                        if let Some(why) = loss(&event, line_bytes) {
+                            noted.get_or_init(|| Loss { why, is_after_kill: kill.is_cancelled() });
                         }
-                        None => return,
-                    },
-                    Some(done) = asked.recv() => {
-                        // An error: whoever asked waits no more.
-                        done.send(()).ok();
                     }
+                    Some(done) = asked.recv() => answer(done, ()),
                 }
             }
         });

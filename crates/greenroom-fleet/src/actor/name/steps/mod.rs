@@ -119,9 +119,7 @@ async fn claim(
 pub(super) async fn record_process(shared: &FleetShared, cell: &NameCell) -> Result<(), NotDone> {
     let (owner, record) = {
         let holdings = cell.holdings();
-        let (Some(owner), Some(claim)) = (holdings.owner.clone(), holdings.claim) else {
-            return Err(NotDone::Fenced);
-        };
+        let (owner, claim) = holdings.owner.clone().zip(holdings.claim).ok_or(NotDone::Fenced)?;
         let process = holdings.session.as_ref().and_then(Session::process);
         (owner, process::record(claim, process.as_ref()))
     };
