@@ -80,6 +80,8 @@ mod question;
 mod record;
 mod registry;
 mod request;
+#[cfg(test)]
+mod stage;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod transcripts;

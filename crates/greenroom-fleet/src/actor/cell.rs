@@ -22,7 +22,7 @@ pub(crate) struct NameCell {
 
 /// The stage of a name's actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum StageKind {
     Settled,
     Waiting,
     Activating,
@@ -32,7 +32,7 @@ pub(crate) enum Stage {
     Passivating,
 }
 
-impl Stage {
+impl StageKind {
     /// The word for the stage in a snapshot.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ pub(crate) struct Holdings {
     /// The prompt of the running turn.
     pub(crate) running: Option<PromptId>,
     /// The stage of the name's actor, and its beginning, for snapshots. `None`: the actor has just started.
-    pub(crate) stage: Option<(Stage, Instant)>,
+    pub(crate) stage: Option<(StageKind, Instant)>,
     /// The losses of the session's transcript, if the backend keeps it.
     pub(crate) losses: Option<Arc<Losses>>,
     /// Cancelled when the session is to end at once.
@@ -119,7 +119,7 @@ impl NameCell {
     }
 
     /// True if the name's actor is in this stage.
-    pub(crate) fn is_in(&self, stage: Stage) -> bool {
+    pub(crate) fn is_in(&self, stage: StageKind) -> bool {
         self.holdings().stage.is_some_and(|(is, _)| is == stage)
     }
 

@@ -120,10 +120,10 @@ impl Stuck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::stage::{accept, joined};
     use crate::backend::MemoryBackend;
     use crate::limits::FleetLimits;
     use crate::request::{Accept, Accepted, QueueBounds};
+    use crate::stage::{accept, joined};
 
     #[tokio::test(start_paused = true)]
     async fn a_name_with_many_prompts_and_files_is_deleted_whole() {

@@ -18,9 +18,5 @@ pub(crate) mod keeper;
 pub(crate) mod name;
 pub(crate) mod retry;
 pub(crate) mod scribe;
-#[cfg(test)]
-pub(crate) mod stage;
 pub(crate) mod supervisor;
 pub(crate) mod task;
-#[cfg(test)]
-pub(crate) mod turn_stage;

@@ -164,8 +164,7 @@ impl FleetSession {
     /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up.
     ///
     /// # Errors
-    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot be started; [`FleetError::Elsewhere`];
-    /// [`FleetError::Backend`]; [`FleetError::Ended`] after the node has lost its lease.
+    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot start; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
     pub async fn warm(&self) -> Result<(), FleetError> {
         for _ in 0..ATTEMPTS {
             // `None`: the actor of the name was about to end, and the next one takes the message.
@@ -262,7 +261,7 @@ impl FleetSession {
     /// Ends the session at once. While the caller holds the guard the session is not activated here, for some seconds at most.
     async fn make_way(&self) -> oneshot::Sender<()> {
         let (guard, hold) = oneshot::channel();
-        // `None`: there was no session here, or its actor has failed.
+        // `None`: the session was asleep here, or its actor has ended.
         let _: Option<bool> = self.ask(false, |done| NameMessage::Passivate { hold: Some(hold), done }).await;
         guard
     }

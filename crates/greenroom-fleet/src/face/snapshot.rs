@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::fleet::Fleet;
-use crate::actor::cell::Stage;
+use crate::actor::cell::StageKind;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::FleetError;
@@ -185,7 +185,7 @@ impl Fleet {
                 return NameSnapshot { record, stage: "passive", stage_ms: 0, running: None };
             };
             let holdings = cell.holdings();
-            let (stage, since) = holdings.stage.unwrap_or_else(|| (Stage::Settled, Instant::now()));
+            let (stage, since) = holdings.stage.unwrap_or_else(|| (StageKind::Settled, Instant::now()));
             let stage_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
             NameSnapshot { record, stage: stage.word(), stage_ms, running: holdings.running }
         };

@@ -12,7 +12,6 @@ use tokio::sync::broadcast::Receiver;
 
 use super::*;
 use crate::actor::deletion;
-use crate::actor::stage::{accept, shared};
 use crate::backend::{Backend, LocalBackend, MemoryBackend};
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, NodeId, PromptId, Term};
@@ -20,6 +19,7 @@ use crate::limits::FleetLimits;
 use crate::process::LeftProcess;
 use crate::record::{InterruptedBy, NameState, PromptOutcome};
 use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Marked, Ownership};
+use crate::stage::{accept, shared};
 use crate::wait::{SOON, in_time};
 
 /// Longer than a test takes.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{LOOK, NextMoment, SECOND, SendToName, WakeNames};
-use crate::actor::cell::Stage;
+use crate::actor::cell::StageKind;
 use crate::actor::context::{FleetShared, has_room};
 use crate::actor::name::NameMessage;
 use crate::backend::Requests;
@@ -123,7 +123,7 @@ impl Looks {
         let profiles = shared.has_peers().then(|| shared.profiles.keys().cloned().collect());
         let mut others: HashSet<Name> = {
             let awake = shared.awake();
-            let waits = |name: &&Name| awake.get(*name).is_some_and(|cell| cell.is_in(Stage::Waiting));
+            let waits = |name: &&Name| awake.get(*name).is_some_and(|cell| cell.is_in(StageKind::Waiting));
             match &of {
                 Some(names) => names.iter().filter(waits).cloned().collect(),
                 None => awake.keys().filter(waits).cloned().collect(),

@@ -17,12 +17,12 @@ use tokio::time::timeout;
 use super::*;
 use crate::actor::cell::NameCell;
 use crate::actor::deletion;
-use crate::actor::stage::{accept, joined};
 use crate::backend::{Backend, MemoryBackend};
 use crate::id::{AttemptId, QuestionId};
 use crate::limits::FleetLimits;
 use crate::record::{NameState, PromptState};
 use crate::request::{Accepted, Ask, Begin, Begun, Change, Claim, Claimed, Marked, Ownership};
+use crate::stage::{accept, joined};
 use crate::testkit::{Fault, FaultedBackend};
 
 const SECOND: Duration = Duration::from_secs(1);

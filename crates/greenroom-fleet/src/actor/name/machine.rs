@@ -16,7 +16,7 @@ use tracing::Span;
 
 use super::steps::look::look;
 use super::{NameContext, NameMessage};
-use crate::actor::cell::{NameCell, Stage};
+use crate::actor::cell::{NameCell, StageKind};
 use crate::actor::context::FleetShared;
 use crate::actor::task::{Task, answer, panic_text};
 use crate::error::FleetError;
@@ -64,15 +64,15 @@ pub(super) enum NameStage {
 }
 
 impl NameStage {
-    fn kind(&self) -> Stage {
+    fn kind(&self) -> StageKind {
         match self {
-            Self::Settled => Stage::Settled,
-            Self::Waiting => Stage::Waiting,
-            Self::Activating { .. } => Stage::Activating,
-            Self::Backoff => Stage::Backoff,
-            Self::Idle(_) => Stage::Idle,
-            Self::Running { .. } => Stage::Running,
-            Self::Passivating { .. } => Stage::Passivating,
+            Self::Settled => StageKind::Settled,
+            Self::Waiting => StageKind::Waiting,
+            Self::Activating { .. } => StageKind::Activating,
+            Self::Backoff => StageKind::Backoff,
+            Self::Idle(_) => StageKind::Idle,
+            Self::Running { .. } => StageKind::Running,
+            Self::Passivating { .. } => StageKind::Passivating,
         }
     }
 

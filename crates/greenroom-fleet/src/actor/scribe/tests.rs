@@ -9,9 +9,7 @@ use greenroom::{NoArgs, Session, ToolServer};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::actor::stage::joined;
 use crate::actor::task::spawn;
-use crate::actor::turn_stage::*;
 use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::BackendErrorKind;
 use crate::face::turn::FleetTurn;
@@ -20,6 +18,8 @@ use crate::id::*;
 use crate::limits::FleetLimits;
 use crate::record::*;
 use crate::request::*;
+use crate::stage::joined;
+use crate::stage::turn::*;
 use crate::testkit::{Fault, FaultedBackend};
 
 async fn read(turn: &mut FleetTurn, count: usize) -> Vec<String> {

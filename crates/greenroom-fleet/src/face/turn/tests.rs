@@ -7,11 +7,11 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::*;
-use crate::actor::turn_stage::*;
 use crate::backend::{Backend, LocalBackend, MemoryBackend};
 use crate::error::BackendErrorKind;
 use crate::hub::Feed;
 use crate::request::Withdrawn;
+use crate::stage::turn::*;
 use crate::testkit::{Fault, FaultedBackend, RandomFaults};
 
 /// An item in short: `2 assistant`, `part a`, `gap 3-4`.

@@ -1,11 +1,11 @@
 //! Looks at what can run: their order, and what they leave out.
 
 use super::*;
-use crate::actor::stage::{join, shared};
 use crate::clock::Clock;
 use crate::id::Timestamp;
 use crate::limits::{Budget, Quota};
 use crate::request::{Accept, Finish, Marked, QueueBounds};
+use crate::stage::{join, shared};
 
 fn names(of: &[&str]) -> Vec<Name> {
     of.iter().map(|name| Name::new(*name).unwrap()).collect()

@@ -24,19 +24,14 @@ pub(in crate::actor::name) async fn look(
     let Some(record) = record else {
         return Err(FleetError::State("the session is not known: send it a prompt first".to_owned()));
     };
-    let blocked = match &record.state {
-        NameState::Quarantined { why, .. } => Some(quarantined(why)),
-        NameState::Deleting { .. } => Some("the session is being deleted".to_owned()),
-        NameState::Departing { .. } => Some("the session moves to another backend".to_owned()),
-        _ => None,
+    let why = match &record.state {
+        NameState::Quarantined { why, .. } => quarantined(why),
+        NameState::Deleting { .. } => "the session is being deleted".to_owned(),
+        NameState::Departing { .. } => "the session moves to another backend".to_owned(),
+        _ if next.is_none() && is_wanted => return check_here(shared, &record).await.map(|()| None),
+        _ => return Ok(next),
     };
-    if let Some(why) = blocked {
-        return Err(FleetError::State(why));
-    }
-    if next.is_none() && is_wanted {
-        check_here(shared, &record).await?;
-    }
-    Ok(next)
+    Err(FleetError::State(why))
 }
 
 /// Reads the record of a name, and the prompt that may begin.

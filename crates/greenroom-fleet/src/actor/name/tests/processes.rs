@@ -15,10 +15,10 @@ use crate::actor::admitter::AdmissionLink;
 use crate::actor::cell::NameCell;
 use crate::actor::name::NameContext;
 use crate::actor::name::live::keep_processes;
-use crate::actor::turn_stage::{BegunTurn, fleet_on};
 use crate::backend::MemoryBackend;
 use crate::error::BackendErrorKind;
 use crate::id::{AttemptId, Name};
+use crate::stage::turn::{BegunTurn, fleet_on};
 use crate::testkit::{Fault, FaultedBackend};
 
 /// A transport whose processes have identities: the number of the start.

@@ -11,11 +11,9 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterMessage};
-use crate::actor::cell::{NameCell, Stage};
+use crate::actor::cell::{NameCell, StageKind};
 use crate::actor::context::FleetShared;
 use crate::actor::name::{NameActor, NameContext, NameMessage};
-use crate::actor::stage::{accept, join, joined, shared};
-use crate::actor::turn_stage::{BegunTurn, completed};
 use crate::admission::{Admission, AdmissionMessage, Grant, Tally, Want};
 use crate::backend::{MemoryBackend, Requests};
 use crate::event::FleetEvent;
@@ -24,6 +22,8 @@ use crate::limits::{FleetLimits, Quota};
 use crate::profile::Profile;
 use crate::record::{PromptContent, PromptRecord};
 use crate::request::{Accept, Accepted};
+use crate::stage::turn::{BegunTurn, completed};
+use crate::stage::{accept, join, joined, shared};
 use crate::testkit::{Fault, FaultedBackend};
 
 /// Starts an admission in which these names hold a slot. `true`: the name is being started; `false`: it runs a turn.
@@ -60,7 +60,7 @@ async fn counts(admitter: &ActorRef<AdmitterMessage>) -> Tally {
 }
 
 /// Waits until the actor of a name is in this stage.
-async fn is_in(cell: &NameCell, stage: Stage) {
+async fn is_in(cell: &NameCell, stage: StageKind) {
     until(&format!("{stage:?}"), async || cell.is_in(stage)).await;
 }
 
@@ -95,7 +95,7 @@ async fn a_slot_that_is_freed_while_admission_restarts_is_not_lost() {
 
     // The name holds nothing any more, and nobody hears it ask.
     let (cell, actor) = start_name(&shared, &admission).await;
-    is_in(&cell, Stage::Waiting).await;
+    is_in(&cell, StageKind::Waiting).await;
 
     let admitter = admit(&shared, &admission, &[("a", false)]).await;
     actor.cast(NameMessage::AskAgain).unwrap();
@@ -124,7 +124,7 @@ async fn a_session_that_comes_up_while_admission_restarts_counts_as_started() {
     before.stop(None);
     admission.connect(None);
     backend.release();
-    is_in(&cell, Stage::Idle).await;
+    is_in(&cell, StageKind::Idle).await;
 
     let after = admit(&shared, &admission, &[("a", true)]).await;
     actor.cast(NameMessage::AskAgain).unwrap();
@@ -178,10 +178,10 @@ async fn a_turn_that_is_granted_while_an_interrupt_is_on_its_way_is_given_back()
     let interrupt = cli.expect_request("interrupt").await;
     cli.begin_turn();
     cli.finish_turn(&prompt, "done");
-    is_in(&acting.cell, Stage::Idle).await;
+    is_in(&acting.cell, StageKind::Idle).await;
     let order = Some(accept_text(&acting.shared).await.order);
     acting.actor.cast(NameMessage::Wake(None)).unwrap();
-    is_in(&acting.cell, Stage::Idle).await;
+    is_in(&acting.cell, StageKind::Idle).await;
 
     let ask = AdmissionMessage::Ask { tenant: "acme".to_owned(), want: Want::Turn, order };
     let ask = AdmitterMessage::Of(Name::new("a").unwrap(), ask, acting.actor.clone());
@@ -192,12 +192,12 @@ async fn a_turn_that_is_granted_while_an_interrupt_is_on_its_way_is_given_back()
         (counts.running, counts.idle) == (0, 1)
     };
     until("the turn is given back", is_given_back).await;
-    is_in(&acting.cell, Stage::Idle).await;
+    is_in(&acting.cell, StageKind::Idle).await;
 
     cli.answer(&interrupt, json!({ "still_queued": [], "cancelled": [] }));
     assert!(interrupted.await.unwrap().unwrap());
     cli.expect("user").await;
-    is_in(&acting.cell, Stage::Running).await;
+    is_in(&acting.cell, StageKind::Running).await;
     acting.actor.stop(None);
     acting.admitter.stop(None);
 }
@@ -228,7 +228,7 @@ async fn a_session_that_ends_in_a_drain_waits_for_no_slot() {
     acting.admitter.cast(AdmitterMessage::Drain).unwrap();
     cli.begin_turn();
     cli.finish_turn(&prompt, "done");
-    is_in(&acting.cell, Stage::Idle).await;
+    is_in(&acting.cell, StageKind::Idle).await;
     accept_text(&acting.shared).await;
     acting.actor.cast(NameMessage::Wake(None)).unwrap();
     while acting.counts().await.asking == 0 {
@@ -252,7 +252,7 @@ async fn a_session_that_ends_in_a_drain_waits_for_no_slot() {
 async fn a_name_whose_prompt_runs_elsewhere_asks_for_no_slot() {
     let limits = FleetLimits { live: 1, ..FleetLimits::default() };
     let acting = Acting::start(limits, &[("b", false)]).await;
-    is_in(&acting.cell, Stage::Waiting).await;
+    is_in(&acting.cell, StageKind::Waiting).await;
     // Another one waits, for its turn at the other node.
     let waits = acting.shared.backend.queue(Name::new("a").unwrap(), 1).await.unwrap();
     accept_text(&acting.shared).await;

@@ -13,14 +13,14 @@ use crate::actor::context::FleetShared;
 use crate::actor::name::steps::give_back;
 use crate::actor::name::steps::turn::{TurnEnd, run_turn};
 use crate::actor::retry::NotDone;
-use crate::actor::stage::{accept, joined};
-use crate::actor::turn_stage::Played;
 use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name};
 use crate::limits::FleetLimits;
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, PromptRecord};
 use crate::request::{Accept, Accepted, Claim, Claimed, Ownership};
+use crate::stage::turn::Played;
+use crate::stage::{accept, joined};
 use crate::testkit::{Fault, FaultedBackend};
 
 /// A prompt that waits, and the activation of its name, whose CLI the test plays.

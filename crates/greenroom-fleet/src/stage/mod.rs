@@ -1,12 +1,14 @@
 //! A stage for unit tests of actors: what a fleet's actors share, over a backend of the test.
 
+pub(crate) mod turn;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom::Session;
 use uuid::Uuid;
 
-use super::context::FleetShared;
+use crate::actor::context::FleetShared;
 use crate::backend::{Backend, Requests};
 use crate::face::fleet::Fleet;
 use crate::id::{Name, PromptId};

@@ -8,10 +8,10 @@ use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Session, SessionBuilder};
 use serde_json::{Value, json};
 
-use super::context::FleetShared;
-use super::retry::NotDone;
-use super::scribe::write_down;
-use super::stage::joined;
+use super::joined;
+use crate::actor::context::FleetShared;
+use crate::actor::retry::NotDone;
+use crate::actor::scribe::write_down;
 use crate::backend::{Backend, Requests};
 use crate::id::{AttemptId, Name, PromptId};
 use crate::limits::FleetLimits;
@@ -29,7 +29,7 @@ pub(crate) async fn fleet_on(backend: impl Backend) -> Arc<FleetShared> {
 
 /// A prompt for a name, which may wait as long as the test takes.
 pub(crate) fn accept(name: &str) -> Accept {
-    super::stage::accept(name, Duration::from_secs(24 * 3600))
+    super::accept(name, Duration::from_secs(24 * 3600))
 }
 
 /// Has the backend accept a prompt.
