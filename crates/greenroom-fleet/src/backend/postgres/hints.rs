@@ -142,14 +142,13 @@ async fn listen(
         };
         let ended = || sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into());
         let notification = notification?.ok_or_else(ended)?;
-        let Ok(hint) = serde_json::from_str::<Value>(notification.payload()) else { continue };
-        if hint["from"].as_str().is_none_or(|from| from == me.to_string()) {
-            continue;
-        }
-        // A change of a later version is passed over.
-        let known = |change: &Value| Change::deserialize(change).ok();
-        for change in hint["changes"].as_array().into_iter().flatten().filter_map(known) {
-            channels.tell_change(change);
+        // A change of a later version is passed over, and so is what other programs tell.
+        let hint: Value = serde_json::from_str(notification.payload()).unwrap_or_default();
+        if hint["from"] != json!(me) {
+            let changes = hint["changes"].as_array().into_iter().flatten();
+            changes
+                .filter_map(|change| Change::deserialize(change).ok())
+                .for_each(|change| channels.tell_change(change));
         }
     }
 }
