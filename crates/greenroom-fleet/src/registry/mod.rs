@@ -46,8 +46,8 @@ use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Ownership};
 use txn::{Txn, parsed};
 
-/// The version of the keys and rows, as the file holds it.
-pub(crate) const FORMAT: &[u8] = b"1";
+/// The version of the keys and rows. The file holds it in digits.
+pub(crate) const FORMAT: u32 = 1;
 
 /// The key of the version. No [`Table`] begins with its byte, and every version finds it there.
 pub(crate) const FORMAT_KEY: &[u8] = b"\0";

@@ -3,6 +3,6 @@
 mod conformance;
 mod faults;
 
-pub use crate::backend::local::{DiskFault, SimulatedDisk};
+pub use crate::backend::local::SimulatedDisk;
 pub use conformance::{BackendViolation, backend_conformance};
 pub use faults::{Fault, FaultedBackend, FaultedRequest, FleetFault};
