@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// # Ok::<(), greenroom_fleet::InvalidName>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct Name(String);
 
 /// A text that is no [`Name`]: it is empty or too long.
