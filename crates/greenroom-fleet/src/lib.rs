@@ -107,10 +107,9 @@ pub use record::{
     QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Ask, Begin, Begun,
-    Change, Claim, Claimed, CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds,
-    Refused, Reserve, StoredText, StoredTranscript, TakeCommand, TranscriptsOf, WaitingCursor, WaitingNames,
-    WaitingPage, Withdrawn,
+    Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
+    CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds, Refused, Reserve,
+    StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
 

@@ -14,7 +14,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{SessionKey, SessionStore, StoreResult, StoredSession};
-use uuid::Uuid;
 
 use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, Result};
@@ -60,12 +59,11 @@ impl Transcripts {
     }
 }
 
-/// The requests of one append, in their order.
+/// The requests of one append, in their order, each of them within its bounds.
 pub(crate) fn parts(key: &SessionKey, entries: &[TranscriptEntry]) -> impl Iterator<Item = AppendEntries> {
-    let (attempt, transcript) = (AttemptId::new(), Uuid::new_v4());
-    (0..).zip(chunks(entries)).map(move |(part, entries)| {
-        let (key, entries) = (key.clone(), entries.to_vec());
-        AppendEntries { owner: None, attempt, part, transcript, key, entries }
+    runs(entries, CHUNK, CHUNK_BYTES, |entry| entry.raw().get().len()).map(move |entries| {
+        let (attempt, key, entries) = (AttemptId::new(), key.clone(), entries.to_vec());
+        AppendEntries { owner: None, attempt, key, entries }
     })
 }
 
@@ -82,11 +80,6 @@ pub(crate) async fn load<'a>(
             entries.push(TranscriptEntry::parse(&entry.json).map_err(BackendError::damaged)?);
         }
     }
-}
-
-/// Splits entries so that a request stays within its bounds.
-fn chunks(entries: &[TranscriptEntry]) -> impl Iterator<Item = &[TranscriptEntry]> {
-    runs(entries, CHUNK, CHUNK_BYTES, |entry| entry.raw().get().len())
 }
 
 /// Without a fleet nobody owns the session, so every append is carried out.
@@ -158,7 +151,10 @@ mod tests {
     fn appends_are_split_by_entries_and_by_bytes() {
         let entry =
             |bytes: usize| TranscriptEntry::parse(&json!({ "t": "x".repeat(bytes) }).to_string()).unwrap();
-        let sizes = |entries: &[TranscriptEntry]| chunks(entries).map(<[_]>::len).collect::<Vec<_>>();
+        let key = SessionKey::new("project", "session");
+        let sizes = |entries: &[TranscriptEntry]| {
+            parts(&key, entries).map(|part| part.entries.len()).collect::<Vec<_>>()
+        };
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&vec![entry(1); 1200]), [500, 500, 200]);
         let large = entry(CHUNK_BYTES);

@@ -19,9 +19,7 @@ use crate::limits::FleetLimits;
 use crate::outcome::outcome_of;
 use crate::pages::all_of;
 use crate::record::PromptOutcome;
-use crate::request::{
-    Accept, Accepted, Append, Begin, Begun, Claim, Claimed, Finish, Owned, Ownership, StoredText,
-};
+use crate::request::{Accept, Accepted, Append, Begin, Claim, Claimed, Finish, Owned, Ownership, StoredText};
 
 /// What a fleet shares on a backend that its node has joined.
 pub(crate) async fn fleet_on(backend: impl Backend) -> Arc<FleetShared> {
@@ -68,7 +66,7 @@ impl BegunTurn {
         let attempt = AttemptId::new();
         let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
         let begun = shared.backend.begin(begin).await.unwrap();
-        assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
+        assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
         Self { shared: shared.clone(), owner, prompt, attempt }
     }
 

@@ -24,7 +24,7 @@ fn record(name: &str) -> NameRecord {
         term: Term(1),
         state: NameState::Free,
         queued: 0,
-        ready: 0,
+        ripened: 0,
         listed: None,
         stuck: false,
         last_order: 0,

@@ -17,7 +17,7 @@ use crate::id::{AttemptId, NodeId, PromptId, Term};
 use crate::limits::FleetLimits;
 use crate::process::LeftProcess;
 use crate::record::{InterruptedBy, NameState, PromptOutcome};
-use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Marked, Ownership};
+use crate::request::{Accepted, Begin, Claim, Claimed, Marked, Ownership};
 use crate::wait::{SOON, in_time};
 
 /// Longer than a test takes.
@@ -66,7 +66,7 @@ async fn service_on(host: &str, backend: &impl Backend, process: Option<Value>) 
     let owner = Ownership { name: name.clone(), node, term: record.term };
     assert!(backend.record_process(owner.clone(), process).await.unwrap().done().is_some());
     let begin = Begin { owner, prompt: prompt.id, attempt, reserve: None };
-    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     (name, prompt.id, record.term)
 }
 

@@ -23,7 +23,7 @@ use crate::actor::retry::repeat;
 use crate::backend::Requests;
 use crate::id::AttemptId;
 use crate::record::{CommandKind, CommandRecord, CommandResult};
-use crate::request::{Owned, TakeCommand};
+use crate::request::Owned;
 
 /// The time for which a session stays asleep after it has made way: the caller quarantines or deletes the name meanwhile.
 const MADE_WAY: Duration = Duration::from_secs(2);
@@ -61,8 +61,7 @@ impl KeeperContext {
 /// Takes a command, carries it out, and writes its result.
 async fn carry_out(shared: &FleetShared, send: &SendToName, command: CommandRecord) {
     let (id, attempt) = (command.id, AttemptId::new());
-    let take = TakeCommand { command: id, owner: command.owner.clone(), attempt };
-    match repeat(shared, || shared.backend.take_command(take.clone())).await {
+    match repeat(shared, || shared.backend.take_command(id, command.owner.clone(), attempt)).await {
         Ok(Owned::Done(true)) => {}
         Ok(Owned::Done(false) | Owned::Fenced) => {
             // Nobody takes the command any more, so the caller need not wait for its deadline.

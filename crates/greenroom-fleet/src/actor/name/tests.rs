@@ -262,14 +262,14 @@ async fn a_name_whose_prompt_runs_elsewhere_asks_for_no_slot() {
     let acting = Acting::start(limits, vec![holder]).await;
     is_in(&acting.cell, "waiting").await;
     // Another one waits, for its turn at the other node.
-    let waits = acting.shared.backend.queue(Name::new("a").unwrap(), 1).await.unwrap();
+    let waits = acting.shared.backend.next_prompt(Name::new("a").unwrap()).await.unwrap().unwrap();
     accept_text(&acting.shared).await;
     let mut elsewhere = shared(acting.shared.backend.clone(), FleetLimits::default());
     elsewhere.host = "there".into();
     let join =
         Join { node: elsewhere.node, host: "there".into(), lease: elsewhere.limits.lease, capacity: 8 };
     elsewhere.backend.join(join).await.unwrap();
-    let begun = BegunTurn::begin(&Arc::new(elsewhere), "a", waits[0].id).await;
+    let begun = BegunTurn::begin(&Arc::new(elsewhere), "a", waits.id).await;
 
     acting.actor.cast(NameMessage::NotFound).unwrap();
     acting.actor.wait(Some(Duration::from_secs(60))).await.expect("the actor ends");

@@ -163,7 +163,7 @@ pub(super) fn transact(database: &Database, commits: &[Commit]) -> Result<Vec<Re
     for commit in commits {
         answers.push(match sums(&rows, commit) {
             Ok(Some(sums)) => {
-                written |= !commit.is_empty();
+                written |= !commit.writes.is_empty() || !commit.additions.is_empty();
                 write(&mut rows, commit, sums)?;
                 Ok(Committed::Done)
             }

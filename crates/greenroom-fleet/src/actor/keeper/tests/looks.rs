@@ -62,7 +62,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
         attempt,
         reserve: stage.shared.reserve("poor", backend.now()),
     };
-    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let outcome = crate::record::PromptOutcome::Completed { result: ().into(), transcript_lost: false };
     let finish = Finish { owner: owner.clone(), prompt: spent, attempt, outcome, cost: 10, quarantine: None };
     assert!(backend.finish(finish).await.unwrap().done().unwrap());
@@ -81,7 +81,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let _keeper = stage.keeper().await;
     assert_eq!(stage.woken().await, names(&["runs"]));
     let asked = |backend: &FaultedBackend| {
-        ["waiting", "tenant", "name_record", "queue"].map(|of| backend.requests(of))
+        ["waiting", "tenant", "name_record", "next_prompt"].map(|of| backend.requests(of))
     };
     let before = asked(&backend);
     assert_eq!(stage.woken().await, names(&["runs"]), "the next look");

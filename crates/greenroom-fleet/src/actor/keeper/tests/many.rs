@@ -66,7 +66,7 @@ impl SimulatedNode {
         awake(&self.shared, &name).holdings().claim = Some(claim);
         let Some(prompt) = prompt else { return };
         let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
-        assert!(matches!(self.shared.backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+        assert!(matches!(self.shared.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     }
 
     /// As `kill -9`.
@@ -106,7 +106,7 @@ async fn turn(shared: Arc<FleetShared>, tally: Arc<Tally>, prompt: PromptRecord)
     awake(&shared, &owner.name).holdings().claim = Some(claim);
     let attempt = AttemptId::new();
     let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve: None };
-    if let Some(Begun::Send(_)) = shared.backend.begin(begin).await.unwrap().done() {
+    if let Some(Some(_)) = shared.backend.begin(begin).await.unwrap().done() {
         tokio::time::sleep(TURN).await;
         let outcome = crate::record::PromptOutcome::Completed {
             result: serde_json::Value::Null,

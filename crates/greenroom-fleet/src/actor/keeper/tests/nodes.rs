@@ -29,7 +29,7 @@ impl Stage {
         let Claimed::Won(record) = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name, node, term: record.term };
         let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
-        assert!(matches!(self.backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+        assert!(matches!(self.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
         prompt
     }
 

@@ -5,7 +5,6 @@ use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::retry::{NotDone, repeat};
 use crate::backend::Requests;
 use crate::error::FleetError;
-use crate::id::Timestamp;
 use crate::record::{NameRecord, NameState, PromptRecord};
 
 /// Looks for the prompt of a name that may begin now. `is_wanted`: callers wait for its session.
@@ -51,15 +50,8 @@ pub(super) async fn read_queue(
     if matches!(elsewhere.ok_or(NotDone::Fenced)?, Ok(Some(_))) || shared.leaves_to_others(&found.profile) {
         return Ok((record, None));
     }
-    let bound = usize::try_from(found.queued).unwrap_or(usize::MAX);
-    let mut queue = repeat(shared, || shared.backend.queue(cell.name.clone(), bound)).await?;
-    let now = shared.backend.now();
-    let first = match found.continues {
-        Some(id) => queue.iter().position(|prompt| prompt.id == id),
-        None => queue.iter().position(|prompt| prompt.is_due(now) && now < prompt.expires_at),
-    };
-    let next = first.map(|index| queue.swap_remove(index));
-    let may_begin = next.is_none() || within_budget(shared, &found.tenant, now).await?;
+    let next = repeat(shared, || shared.backend.next_prompt(cell.name.clone())).await?;
+    let may_begin = next.is_none() || within_budget(shared, &found.tenant).await?;
     Ok((record, next.filter(|_| may_begin)))
 }
 
@@ -103,7 +95,8 @@ pub(super) fn other_host(host: &str) -> String {
 }
 
 /// True if the tenant has money for a turn.
-async fn within_budget(shared: &FleetShared, tenant: &str, now: Timestamp) -> Result<bool, NotDone> {
+async fn within_budget(shared: &FleetShared, tenant: &str) -> Result<bool, NotDone> {
+    let now = shared.backend.now();
     let Some(reserve) = shared.reserve(tenant, now) else { return Ok(true) };
     let account = repeat(shared, || shared.backend.tenant(tenant.to_owned())).await?;
     Ok(has_room(&account, &reserve, now))

@@ -30,7 +30,7 @@ use crate::id::AttemptId;
 use crate::process;
 use crate::profile::{ActivatedFor, ActivationContext};
 use crate::record::NameRecord;
-use crate::request::{AfterFailure, Claim, Claimed, Ownership};
+use crate::request::{Claim, Claimed, Ownership};
 use look::{no_profile, other_host, quarantined, read_queue};
 use release::{end_session, give_back_failed};
 
@@ -268,8 +268,8 @@ async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: St
         Ok(after) => {
             cell.disown();
             match after {
-                AfterFailure::Free(failures) => Activated::Failed { why, failures: Some(failures) },
-                AfterFailure::Quarantined => refused_as_quarantined(shared, &why),
+                Some(failures) => Activated::Failed { why, failures: Some(failures) },
+                None => refused_as_quarantined(shared, &why),
             }
         }
         Err(NotDone::Fenced) => Activated::Fenced,

@@ -5,7 +5,7 @@ use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, repeat_owned};
 use crate::backend::Requests;
 use crate::event::FleetEvent;
-use crate::request::{ActivationFailed, AfterFailure, Ownership};
+use crate::request::{ActivationFailed, Ownership};
 
 /// Gives back what a name holds, but its slot: ends the session, then releases the name, or writes nothing if the name is fenced.
 pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
@@ -38,7 +38,7 @@ pub(super) async fn give_back_failed(
     owner: Ownership,
     why: String,
     intensity: u32,
-) -> Result<AfterFailure, NotDone> {
+) -> Result<Option<u32>, NotDone> {
     let failed = ActivationFailed { owner, why, period: shared.limits.failure_period, intensity };
     repeat_owned(shared, || shared.backend.activation_failed(failed.clone())).await
 }

@@ -14,7 +14,7 @@ use crate::event::FleetEvent;
 use crate::id::AttemptId;
 use crate::outcome::{cost_of, outcome_of, snake_case};
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
-use crate::request::{Begin, Begun, Finish, Ownership};
+use crate::request::{Begin, Finish, Ownership};
 
 /// The end of a turn's step, unless the backend refuses or the owner was fenced.
 #[derive(Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub(in crate::actor::name) async fn run_turn(
     }
     let (attempt, reserve) = (AttemptId::new(), shared.reserve(&tenant, shared.backend.now()));
     let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve };
-    let Begun::Send(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
+    let Some(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
         // The queue is read again, and says what may begin.
         return Ok(TurnEnd::Ended);
     };

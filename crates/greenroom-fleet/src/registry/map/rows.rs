@@ -18,11 +18,11 @@
 //! (`Due`, `Expiries`, `Deadlines`, `Ended`, `CommandDeadlines`) need no such row: a request acts on each entry by itself, and decides
 //! on the record of the entry, which was read at the moment of the list.
 
-use super::map::{Commit, Committed, MapMut, Rows, Wanted, commit_rows, read_rows};
-use super::txn::Reads;
-use super::{Result, Step, Told};
+use super::txn::{Reads, Txn};
+use super::{Commit, Committed, MapMut, Rows, Wanted, commit_rows, read_rows};
 use crate::error::BackendError;
 use crate::id::Timestamp;
+use crate::registry::{Result, Step, Told};
 
 /// The longest key, in bytes: a row of an index of PostgreSQL has room for it. Names, keys and tenants are parts of keys.
 pub(crate) const LONGEST_KEY: usize = 2_000;
@@ -74,7 +74,7 @@ pub(crate) fn try_on<T>(
     now: Timestamp,
     request: impl Fn(&mut Step<'_>) -> Result<T>,
 ) -> Attempt<T> {
-    let mut step = Step::over(rows, now);
+    let mut step = Step { txn: Txn::over(rows), now, told: Told::default() };
     let mut answer = request(&mut step);
     let (reads, commit) = step.txn.end(step.told);
     let Reads { lacking, all, only_looks, longest_key, .. } = reads;

@@ -27,11 +27,11 @@ pub(super) struct NodeRow {
 
 /// The lease of a node.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Lease {
+pub(super) struct Lease {
     renewals: u64,
     renewed_at: Timestamp,
     lease_until: Timestamp,
-    draining: bool,
+    pub(super) draining: bool,
     asked_to_drain: bool,
     ended: bool,
 }
@@ -63,9 +63,7 @@ impl Step<'_> {
         renewed.draining |= draining;
         (renewed.renewed_at, renewed.lease_until) = (self.now, self.now.after(lease));
         self.put_lease(id, &renewed)?;
-        self.txn.only_look(true);
-        let node = self.node(id)?;
-        self.txn.only_look(false);
+        let node = self.looking(|step| step.node(id))?;
         Ok(node.map_or(Owned::Fenced, Owned::Done))
     }
 
@@ -79,25 +77,20 @@ impl Step<'_> {
 
     /// Says that a node has ended. What it owns can be claimed.
     pub(crate) fn leave(&mut self, id: NodeId) -> Result<()> {
-        let Some(node) = self.node_row(id)? else { return Ok(()) };
-        self.tell_freed(id, &node)?;
+        let Some(node) = self.node_row(id)?.filter(|node| !node.dead) else { return Ok(()) };
+        self.tell_freed(id)?;
         self.died(id, node)
     }
 
     /// Tells of the names of a node that dies now and of their prompts that wait or go on. A hint: there may be more names.
-    fn tell_freed(&mut self, id: NodeId, node: &NodeRow) -> Result<()> {
-        if node.dead {
-            return Ok(());
-        }
-        self.txn.only_look(true);
-        for (key, _) in self.txn.under(&Key::of(Table::Owned).node(id), BATCH)? {
+    fn tell_freed(&mut self, id: NodeId) -> Result<()> {
+        for (key, _) in self.txn.under(&Key::of(Table::Owned).node(id), BATCH) {
             let name = name_at_start(&key)?;
-            let record = self.readable(self.name(&name))?;
+            let record = self.looking(|step| step.readable(step.name(&name)))?;
             if record.is_some_and(|record| record.queued > 0 || record.running.is_some()) {
                 self.told.changes.push(Change::Freed(name));
             }
         }
-        self.txn.only_look(false);
         Ok(())
     }
 
@@ -114,22 +107,21 @@ impl Step<'_> {
         if lease.renewals != renewals || runs {
             return Ok(false);
         }
-        self.tell_freed(id, &node)?;
+        self.tell_freed(id)?;
         self.died(id, node)?;
         Ok(true)
     }
 
     /// Says that every node is dead: no process of an earlier opening runs any more.
     pub(crate) fn all_dead(&mut self) -> Result<()> {
-        let rows = self.txn.under(&Key::of(Table::Nodes), usize::MAX)?;
+        let rows = self.txn.under(&Key::of(Table::Nodes), usize::MAX);
         let ids = rows.iter().map(|(key, _)| last_id(key).map(NodeId)).collect::<Result<Vec<_>>>()?;
         for id in ids {
-            let node = match self.readable(self.node_row(id))? {
-                Some(node) if node.dead => continue,
-                // The names of a node that cannot be read are found by its id.
-                node => node.unwrap_or_default(),
-            };
-            self.died(id, node)?;
+            // The names of a node that cannot be read are found by its id.
+            let node = self.readable(self.node_row(id))?.unwrap_or_default();
+            if !node.dead {
+                self.died(id, node)?;
+            }
         }
         Ok(())
     }
@@ -166,7 +158,7 @@ impl Step<'_> {
         Ok(NodeRecord { id, host, state, renewals, renewed_at, lease_until, owns, capacity, asked_to_drain })
     }
 
-    fn lease(&self, id: NodeId) -> Result<Lease> {
+    pub(super) fn lease(&self, id: NodeId) -> Result<Lease> {
         Ok(self.txn.read(&Key::of(Table::Leases).node(id))?.unwrap_or_default())
     }
 
@@ -174,14 +166,6 @@ impl Step<'_> {
     fn running_lease(&self, id: NodeId) -> Result<Option<Lease>> {
         let lease: Option<Lease> = self.txn.read(&Key::of(Table::Leases).node(id))?;
         Ok(lease.filter(|lease| !lease.ended))
-    }
-
-    /// True for a node that drains and takes no further names. A node drains by its own word, so this is no matter of a moment.
-    pub(super) fn drains(&self, id: NodeId) -> Result<bool> {
-        self.txn.only_look(true);
-        let lease = self.lease(id)?;
-        self.txn.only_look(false);
-        Ok(lease.draining)
     }
 
     fn put_lease(&mut self, id: NodeId, lease: &Lease) -> Result<()> {
@@ -197,9 +181,9 @@ impl Step<'_> {
     pub(super) fn count_owned(&mut self, id: NodeId, name: &Name, by: i64) -> Result<()> {
         let key = Key::of(Table::Owned).node(id).name(name);
         if by > 0 {
-            self.txn.mark(&key)?
+            self.txn.mark(&key)
         } else {
-            self.txn.remove(&key)?
+            self.txn.remove(&key)
         }
         self.txn.add(&owned_by(id), by);
         match self.node_row(id)? {
@@ -212,9 +196,10 @@ impl Step<'_> {
     /// then on.
     fn died(&mut self, id: NodeId, mut node: NodeRow) -> Result<()> {
         if self.txn.exact_count(&owned_by(id))? == 0 {
-            self.txn.remove(&Key::of(Table::Leases).node(id))?;
-            self.txn.remove(&owned_by(id))?;
-            return self.txn.remove(&Key::of(Table::Nodes).node(id));
+            self.txn.remove(&Key::of(Table::Leases).node(id));
+            self.txn.remove(&owned_by(id));
+            self.txn.remove(&Key::of(Table::Nodes).node(id));
+            return Ok(());
         }
         let lease = self.readable(self.lease(id).map(Some))?.unwrap_or_default();
         if !lease.ended {

@@ -7,10 +7,11 @@ use std::ops::Bound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::key::{Key, number};
-use super::map::{Commit, Part, Range, Row, Rows, Wanted, counter};
-use super::{Result, Told};
+use super::key::{Key, Table, number};
+use super::{Commit, Part, Range, Row, Rows, Wanted, counter};
 use crate::error::BackendError;
+use crate::id::Timestamp;
+use crate::registry::{Result, Told};
 
 /// Bytes of rows that one request removes by [`Txn::remove_under`]. The last row may have more.
 const REMOVED_BYTES: u64 = 8 << 20;
@@ -30,26 +31,26 @@ pub(crate) struct Txn<'a> {
 
 /// The keys and ranges that a request has read or lacks.
 #[derive(Default)]
-pub(super) struct Reads {
+pub(crate) struct Reads {
     /// Rows that the commit expects unchanged.
     decided_on: BTreeSet<Vec<u8>>,
     /// The request decides nothing on what it reads now.
-    pub(super) only_looks: bool,
+    pub(crate) only_looks: bool,
     /// The length of the longest key of a row that it reads or writes.
-    pub(super) longest_key: usize,
+    pub(crate) longest_key: usize,
     /// All rows that it has read or lacks.
-    pub(super) all: Wanted,
-    pub(super) lacking: Wanted,
+    pub(crate) all: Wanted,
+    pub(crate) lacking: Wanted,
 }
 
 impl<'a> Txn<'a> {
-    pub(super) fn over(rows: &'a Rows) -> Self {
+    pub(crate) fn over(rows: &'a Rows) -> Self {
         let (reads, writes, additions) = Default::default();
         Self { rows, reads, writes, additions, removed: 0 }
     }
 
     /// Ends the request. The commit is `None` if the request has written nothing.
-    pub(super) fn end(self, told: Told) -> (Reads, Option<Commit>) {
+    pub(crate) fn end(self, told: Told) -> (Reads, Option<Commit>) {
         let reads = self.reads.into_inner();
         let (writes, mut additions) = (self.writes, self.additions);
         additions.retain(|_, by| *by != 0);
@@ -62,20 +63,20 @@ impl<'a> Txn<'a> {
     }
 
     /// True while the request has named rows that were not read for it.
-    pub(super) fn lacks_rows(&self) -> bool {
+    pub(crate) fn lacks_rows(&self) -> bool {
         self.reads.borrow().lacking != Wanted::default()
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         if let Some(written) = self.writes.get(key) {
-            return Ok(written.clone());
+            return written.clone();
         }
-        let Some(value) = self.look(key) else { return Ok(None) };
+        let value = self.look(key)?;
         let mut reads = self.reads.borrow_mut();
         if !reads.only_looks {
             reads.decided_on.insert(key.to_vec());
         }
-        Ok(value.map(<[u8]>::to_vec))
+        value.map(<[u8]>::to_vec)
     }
 
     /// A row that was read for the request. `None`: it lacks the row.
@@ -91,7 +92,7 @@ impl<'a> Txn<'a> {
 
     /// From now on the request reads for its answer or for a hint: its commit does not expect these rows unchanged. Returns whether it did so
     /// before.
-    pub(super) fn only_look(&self, only_looks: bool) -> bool {
+    pub(crate) fn only_look(&self, only_looks: bool) -> bool {
         std::mem::replace(&mut self.reads.borrow_mut().only_looks, only_looks)
     }
 
@@ -101,30 +102,24 @@ impl<'a> Txn<'a> {
     }
 
     /// Names the first rows of a range, as [`under`](Self::under) reads them later.
-    pub(crate) fn want_under(&self, prefix: &Key, limit: usize) -> Result<()> {
-        self.under(prefix, limit).map(drop)
+    pub(crate) fn want_under(&self, prefix: &Key, limit: usize) {
+        self.under(prefix, limit);
     }
 
-    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
         let reads = self.reads.get_mut();
         reads.longest_key = reads.longest_key.max(key.len());
         self.writes.insert(key.to_vec(), Some(value.to_vec()));
-        Ok(())
     }
 
-    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<()> {
+    pub(crate) fn delete(&mut self, key: &[u8]) {
         self.writes.insert(key.to_vec(), None);
-        Ok(())
     }
 
     /// The first `limit` rows with `from <= key < to`.
-    pub(crate) fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Row>> {
-        self.scan_part(Part::Values, from, to, limit)
-    }
-
-    fn scan_part(&self, part: Part, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Row>> {
+    pub(crate) fn scan(&self, part: Part, from: &[u8], to: &[u8], limit: usize) -> Vec<Row> {
         if from >= to || limit == 0 {
-            return Ok(Vec::new());
+            return Vec::new();
         }
         let bounds = (Bound::Included(from), Bound::Excluded(to));
         let written: Vec<_> = self.writes.range::<[u8], _>(bounds).collect();
@@ -142,7 +137,7 @@ impl<'a> Txn<'a> {
             Vec::new()
         });
         if written.is_empty() {
-            return Ok(rows);
+            return rows;
         }
         let mut merged: BTreeMap<_, _> = rows.into_iter().collect();
         for (key, value) in written {
@@ -151,7 +146,7 @@ impl<'a> Txn<'a> {
                 None => drop(merged.remove(key)),
             };
         }
-        Ok(merged.into_iter().take(limit).collect())
+        merged.into_iter().take(limit).collect()
     }
 
     /// Adds to a counter. Requests that add to the same counter are not in each other's way.
@@ -172,40 +167,47 @@ impl<'a> Txn<'a> {
 
     /// A counter, for a decision: the commit expects that nobody has added to it.
     pub(crate) fn exact_count(&self, key: &Key) -> Result<u64> {
-        self.get(key.bytes())?;
+        self.get(key.bytes());
         self.count(key)
     }
 
     pub(crate) fn read<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
-        let Some(bytes) = self.get(key.bytes())? else { return Ok(None) };
+        let Some(bytes) = self.get(key.bytes()) else { return Ok(None) };
         parsed(&bytes).map(Some)
     }
 
+    /// Writes a value as JSON that can be read again.
     pub(crate) fn write<T: Serialize>(&mut self, key: &Key, value: &T) -> Result<()> {
-        self.put(key.bytes(), &checked_json(value)?)
+        let json = serde_json::to_string(value).map_err(BackendError::damaged)?;
+        if depth(&json) > MAX_DEPTH {
+            return Err(BackendError::too_deep(MAX_DEPTH));
+        }
+        self.put(key.bytes(), json.as_bytes());
+        Ok(())
     }
 
-    pub(crate) fn mark(&mut self, key: &Key) -> Result<()> {
-        self.put(key.bytes(), &[])
+    pub(crate) fn mark(&mut self, key: &Key) {
+        self.put(key.bytes(), &[]);
     }
 
-    pub(crate) fn remove(&mut self, key: &Key) -> Result<()> {
-        self.delete(key.bytes())
+    pub(crate) fn remove(&mut self, key: &Key) {
+        self.delete(key.bytes());
     }
 
     /// The first `limit` entries whose keys begin with `prefix`. The keys come without the prefix.
-    pub(crate) fn under(&self, prefix: &Key, limit: usize) -> Result<Vec<Row>> {
+    pub(crate) fn under(&self, prefix: &Key, limit: usize) -> Vec<Row> {
         self.between(prefix, prefix.bytes(), &prefix.end(), limit)
     }
 
     /// The first `limit` entries under `prefix` that come after all keys that begin with `after`.
-    pub(crate) fn after(&self, prefix: &Key, after: &Key, limit: usize) -> Result<Vec<Row>> {
+    pub(crate) fn after(&self, prefix: &Key, after: &Key, limit: usize) -> Vec<Row> {
         self.between(prefix, &after.end(), &prefix.end(), limit)
     }
 
-    /// The first `limit` entries under `prefix` up to `last`, all keys that begin with `last` included.
-    pub(crate) fn up_to(&self, prefix: &Key, last: &Key, limit: usize) -> Result<Vec<Row>> {
-        self.between(prefix, prefix.bytes(), &last.end(), limit)
+    /// The first `limit` entries of a list by time whose moments come before `end`, with their whole keys.
+    pub(crate) fn before(&self, list: Table, end: Timestamp, limit: usize) -> Vec<Row> {
+        let list = Key::of(list);
+        self.scan(Part::Values, list.bytes(), list.clone().time(end).bytes(), limit)
     }
 
     /// The first rows under `prefix` after all keys that begin with `after`: up to `limit`, and up to the one that reaches this many bytes.
@@ -217,32 +219,32 @@ impl<'a> Txn<'a> {
         bytes: u64,
     ) -> Result<Vec<Row>> {
         let (mut read, mut rows) = (0, 0);
-        for (_, size) in self.scan_part(Part::Sizes, &after.end(), &prefix.end(), limit)? {
+        for (_, size) in self.scan(Part::Sizes, &after.end(), &prefix.end(), limit) {
             if read >= bytes {
                 break;
             }
             (read, rows) = (read + number(&size)?, rows + 1);
         }
-        self.after(prefix, after, rows)
+        Ok(self.after(prefix, after, rows))
     }
 
     /// Removes the first rows whose keys begin with `prefix`: up to `limit`, and up to the one with which the request has removed
     /// [`REMOVED_BYTES`]. Answers with their number. `None`: there may be more.
     pub(crate) fn remove_under(&mut self, prefix: &Key, limit: usize) -> Result<Option<usize>> {
-        let rows = self.scan_part(Part::Sizes, prefix.bytes(), &prefix.end(), limit)?;
+        let rows = self.scan(Part::Sizes, prefix.bytes(), &prefix.end(), limit);
         for (key, size) in &rows {
             if self.removed >= REMOVED_BYTES {
                 return Ok(None);
             }
             self.removed += number(size)?;
-            self.delete(key)?;
+            self.delete(key);
         }
         Ok((rows.len() < limit).then_some(rows.len()))
     }
 
-    fn between(&self, prefix: &Key, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Row>> {
-        let (rows, skip) = (self.scan(from, to, limit)?.into_iter(), prefix.bytes().len());
-        Ok(rows.map(|(key, value)| (key[skip..].to_vec(), value)).collect())
+    fn between(&self, prefix: &Key, from: &[u8], to: &[u8], limit: usize) -> Vec<Row> {
+        let (rows, skip) = (self.scan(Part::Values, from, to, limit).into_iter(), prefix.bytes().len());
+        rows.map(|(key, value)| (key[skip..].to_vec(), value)).collect()
     }
 }
 
@@ -266,15 +268,6 @@ pub(crate) fn depth(json: &str) -> usize {
         }
     }
     deepest
-}
-
-/// A value as JSON that can be read again.
-fn checked_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
-    let json = serde_json::to_string(value).map_err(BackendError::damaged)?;
-    if depth(&json) > MAX_DEPTH {
-        return Err(BackendError::too_deep(MAX_DEPTH));
-    }
-    Ok(json.into_bytes())
 }
 
 /// A value as it is read after it was written: a float may differ in its last digit, and an optional null is none. A request

@@ -1,15 +1,15 @@
 //! Keys of the map: a byte for the table, then parts that sort as their values do.
 
-use super::Result;
 use crate::error::BackendError;
 use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Timestamp};
+use crate::registry::Result;
 
 /// The parts of the map. The byte is the first one of the part's keys and part of the file format.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Table {
     /// A single: the counter of the prompts that wait
-    Meta = 1,
+    Queued = 1,
     /// name → `NameRecord`
     Names = 2,
     /// name, order → prompt, while the prompt waits and may begin
@@ -26,7 +26,7 @@ pub(crate) enum Table {
     Keys = 8,
     /// due, prompt → prompt, while the prompt waits for its moment
     Due = 9,
-    /// expiry, prompt → nothing, while the prompt waits
+    /// expiry, prompt → `WaitingPlace`, while the prompt waits
     Expiries = 10,
     /// end, prompt → the rest of its key in `EndedOf`
     Ended = 11,
@@ -80,7 +80,7 @@ pub(crate) enum Table {
     RemovedTranscripts = 35,
     /// tenant, name → nothing
     NamesOf = 36,
-    /// tenant, name, prompt → nothing, from the prompt's end until it is forgotten
+    /// tenant, name, prompt → the rest of its key in `Keys`, from the prompt's end until it is forgotten
     EndedOf = 37,
     /// A single: the id of the backend, once a tenant has moved from it or to it
     BackendId = 38,
@@ -93,7 +93,7 @@ impl Table {
     pub(crate) const LAST: u8 = Self::Stuck as u8;
     /// The tables whose rows are counters: rows that are added to. A backend may keep them apart.
     #[cfg(feature = "postgres")]
-    const COUNTERS: [Self; 5] = [Self::Meta, Self::OwnedBy, Self::QueuedOf, Self::Spent, Self::Reserved];
+    const COUNTERS: [Self; 5] = [Self::Queued, Self::OwnedBy, Self::QueuedOf, Self::Spent, Self::Reserved];
 }
 
 /// True for keys of counters.
@@ -105,7 +105,7 @@ pub(crate) fn is_counter(key: &[u8]) -> bool {
 
 /// True for keys of a [`Table`]. An import refuses all others.
 pub(crate) fn is_key(key: &[u8]) -> bool {
-    key.first().is_some_and(|table| (Table::Meta as u8..=Table::LAST).contains(table))
+    key.first().is_some_and(|table| (Table::Queued as u8..=Table::LAST).contains(table))
 }
 
 /// A key: the table's byte, then parts that sort as their values do.

@@ -1,5 +1,9 @@
 //! The map under the rules: what is read of it, what is written to it, and maps that one thread uses.
 
+pub(crate) mod key;
+pub(crate) mod rows;
+pub(crate) mod txn;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -84,13 +88,6 @@ pub struct Commit {
     pub told: Told,
 }
 
-impl Commit {
-    /// True for a commit that changes nothing.
-    pub fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.additions.is_empty()
-    }
-}
-
 /// The answer to a [`Commit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -113,7 +110,7 @@ impl Rows {
     }
 
     /// A row that was read, by itself or in a range. `None`: it was not read.
-    pub(super) fn value(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+    fn value(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         if let Some(value) = self.values.get(key) {
             return Some(value.as_deref());
         }
@@ -125,9 +122,6 @@ impl Rows {
             .find_map(|rows| in_range(rows).map(|at| Some(rows[at].1.as_slice())))
     }
 }
-
-/// The key of a counter, and its value.
-pub(crate) type Sum = (Vec<u8>, i64);
 
 /// The value of a counter. See [`Commit::additions`].
 pub(crate) fn counter(value: Option<&[u8]>) -> Result<i64> {
@@ -174,7 +168,7 @@ pub fn commit_rows(map: &mut (impl MapMut + ?Sized), commit: &Commit) -> Result<
 }
 
 /// The counters after a commit. `None`: it is in conflict with the rows of the map.
-pub(crate) fn sums(map: &(impl Map + ?Sized), commit: &Commit) -> Result<Option<Vec<Sum>>> {
+pub(crate) fn sums(map: &(impl Map + ?Sized), commit: &Commit) -> Result<Option<Vec<(Vec<u8>, i64)>>> {
     for (key, value) in &commit.expected {
         if map.get(key)? != *value {
             return Ok(None);
@@ -191,7 +185,11 @@ pub(crate) fn sums(map: &(impl Map + ?Sized), commit: &Commit) -> Result<Option<
 }
 
 /// Writes the rows of a commit, and its counters.
-pub(crate) fn write(map: &mut (impl MapMut + ?Sized), commit: &Commit, sums: Vec<Sum>) -> Result<()> {
+pub(crate) fn write(
+    map: &mut (impl MapMut + ?Sized),
+    commit: &Commit,
+    sums: Vec<(Vec<u8>, i64)>,
+) -> Result<()> {
     for (key, value) in &commit.writes {
         match value {
             Some(value) => map.put(key, value)?,
