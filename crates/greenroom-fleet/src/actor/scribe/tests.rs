@@ -62,7 +62,7 @@ async fn complete_messages_are_numbered_and_durable_before_they_are_shown() {
     assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3]);
     let first: Value = serde_json::from_str(&kept[0].json).unwrap();
     assert_eq!(first["message"], said("ab")["message"]);
-    assert_eq!(shared.hub.slots(), 0);
+    assert_eq!(shared.hub.audiences(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -231,7 +231,7 @@ async fn a_dropped_or_cancelled_read_takes_nothing_and_changes_nothing() {
     tell(&begun, &feed, 51, 51).await;
     drop(feed);
     begun.finish(completed()).await;
-    assert_eq!(shared.hub.slots(), 0);
+    assert_eq!(shared.hub.audiences(), 0);
     assert_eq!(rest(&mut super::FleetTurn::new(shared.clone(), begun.prompt, false)).await, messages(1, 51));
 }
 
