@@ -45,8 +45,6 @@ pub enum FilesErrorKind {
     Other,
 }
 
-pub(crate) type Result<T> = std::result::Result<T, FilesError>;
-
 impl FilesError {
     /// The error of an operation, such as `create the folder`.
     pub(crate) fn of(doing: &'static str, path: &Path, cause: io::Error) -> Self {

@@ -43,7 +43,7 @@ async fn stage() -> (TempDir, Folders) {
     (folder, folders)
 }
 
-async fn remove(folders: &Folders, conversation: Uuid) -> Result<()> {
+async fn remove(folders: &Folders, conversation: Uuid) -> Result<(), FilesError> {
     folders.remove(conversation, &folders.removal().await).await
 }
 
