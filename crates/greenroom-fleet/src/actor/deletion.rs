@@ -4,7 +4,7 @@
 //!  backend: delete ──► marked ──► its old processes are gone ──► files and transcripts are removed ──► backend: deleted ──► (gone)
 //!                        │ ▲
 //!                        ▼ │ a process does not end, files cannot be removed, or the service ends
-//!                      stays marked: the next opening and the keeper try again
+//!                      stays marked: the keeper tries again
 //! ```
 //!
 //! A marked name takes no prompts and no owner, so its files belong to the deletion alone. Each step can be repeated.
@@ -54,23 +54,19 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
     }
 }
 
-/// Goes on with the first `limit` deletions. Returns the numbers of names that were marked, and of those that stay marked.
+/// Goes on with the first `limit` deletions. Returns the number of names that stay marked.
 ///
 /// # Errors
 /// An unavailable backend. A name that cannot be read, or whose files cannot be removed or are in use, is no error.
-pub(crate) async fn resume_marked(
-    shared: &FleetShared,
-    limit: usize,
-) -> Result<(usize, usize), BackendError> {
-    let marked = shared.ask(|backend| backend.deleting(limit)).await?;
+pub(crate) async fn resume_marked(shared: &FleetShared, limit: usize) -> Result<usize, BackendError> {
     let mut failed = 0;
-    for name in &marked {
-        match resume(shared, name).await {
+    for name in shared.ask(|backend| backend.deleting(limit)).await? {
+        match resume(shared, &name).await {
             Err(FleetError::Backend(error)) if error.is_unavailable() => return Err(error),
             resumed => failed += usize::from(resumed.is_err()),
         }
     }
-    Ok((marked.len(), failed))
+    Ok(failed)
 }
 
 /// Removes the files of a marked name, and then the name.

@@ -6,9 +6,10 @@
 //!  3 names        those of dead nodes are recovered: running turns go on with their continuation, or end
 //!                 a name whose process cannot be ended is quarantined
 //!                 where other nodes use the backend, too: one batch; the keepers go on with the rest
-//!  4 deletions    those that were not finished
-//!  5 the node     joins: from now on it can claim names
+//!  4 the node     joins: from now on it can claim names
 //! ```
+//!
+//! The keeper finishes deletions.
 //!
 //! A service that was killed leaves CLIs for some time: their guardian ends them, and the system may be slow. The file of a
 //! `LocalBackend` can be opened at once, so nothing but this wait keeps a second CLI from the conversation of the first one.
@@ -28,7 +29,6 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
 use crate::actor::context::{FleetShared, shown};
-use crate::actor::deletion;
 use crate::actor::keeper::RECOVER;
 use crate::actor::name::steps::left;
 use crate::actor::supervisor::leave;
@@ -56,7 +56,6 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
         let name = shown(&name);
         tracing::error!(name, why, ?quarantined, "an earlier process of a session may still run");
     }
-    finish_deletions(shared).await?;
     let sent = shared.fence.now();
     let capacity = u32::try_from(shared.limits.live).unwrap_or(u32::MAX);
     let join = Join { node: shared.node, host: shared.host.clone(), lease: shared.limits.lease, capacity };
@@ -72,14 +71,7 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
 /// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time. Returns the names
 /// of those that could not be ended, with the reasons.
 async fn end_left_processes(shared: &FleetShared) -> Result<Vec<(Name, String)>, FleetError> {
-    let mut limit = BATCH;
-    let left = loop {
-        let left = shared.ask(|backend| backend.left_processes(limit)).await?;
-        if left.len() < limit {
-            break left;
-        }
-        limit *= 2;
-    };
+    let left = shared.ask(|backend| backend.left_processes(usize::MAX)).await?;
     let killed_at = Instant::now() + shared.limits.left_processes;
     let given_up_at = killed_at + shared.limits.left_processes;
     let ending = left.into_iter().filter(|record| shared.runs_here(record)).map(|record| async move {
@@ -103,19 +95,6 @@ async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
         let recovered = shared.ask(|backend| backend.recover(batch, losses)).await?;
         shared.tell_transitions();
         if recovered.len() < batch || !all {
-            return Ok(());
-        }
-    }
-}
-
-/// Finishes deletions. A name whose files cannot be removed, or are in use, stays marked: the keeper goes on with it.
-async fn finish_deletions(shared: &FleetShared) -> Result<(), FleetError> {
-    let mut failed = 0;
-    loop {
-        let limit = failed + BATCH;
-        let marked;
-        (marked, failed) = deletion::resume_marked(shared, limit).await?;
-        if marked < limit {
             return Ok(());
         }
     }

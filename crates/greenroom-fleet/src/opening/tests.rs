@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
 use super::*;
+use crate::actor::deletion;
 use crate::actor::stage::{accept, shared};
 use crate::backend::{Backend, LocalBackend, MemoryBackend};
 use crate::event::FleetEvent;

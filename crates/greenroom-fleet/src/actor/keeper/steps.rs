@@ -116,7 +116,7 @@ impl KeeperContext {
     /// Goes on with deletions that a crash, or files that could not be removed, have left.
     async fn delete(&self) -> NextMoment {
         let limit = locked(&self.stuck).count + DELETE;
-        let (_, failed) = deletion::resume_marked(&self.shared, limit).await?;
+        let failed = deletion::resume_marked(&self.shared, limit).await?;
         let mut stuck = locked(&self.stuck);
         stuck.count = failed;
         stuck.pause = if failed == 0 { Duration::ZERO } else { (stuck.pause * 2).clamp(SECOND, LOOK * 3) };
