@@ -138,7 +138,12 @@ pub struct Timestamp(pub u64);
 impl Timestamp {
     /// The moment now on the system's clock. A clock before 1970 counts as 1970.
     pub fn now() -> Self {
-        Self(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+        Self::of(SystemTime::now())
+    }
+
+    /// A moment on the system's clock. A moment before 1970 counts as 1970.
+    pub(crate) fn of(moment: SystemTime) -> Self {
+        Self(millis(moment.duration_since(UNIX_EPOCH).unwrap_or_default()))
     }
 
     /// The moment `duration` later.

@@ -22,13 +22,12 @@ use std::time::Duration;
 use greenroom::SessionBuilder;
 use greenroom::callback::{CallbackContext, Inquiry, InquiryAnswer};
 use serde_json::Value;
-use tokio::sync::broadcast::{self, error::RecvError};
-use tokio::sync::oneshot;
+use tokio::sync::{broadcast, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::cell::NameCell;
-use super::context::FleetShared;
+use super::context::{FleetShared, hint};
 use super::retry::{NotDone, repeat, repeat_owned};
 use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
@@ -153,8 +152,7 @@ impl Asker {
             if left.is_zero() {
                 return self.expire(id).await;
             }
-            // An error: there was no hint.
-            timeout(left.min(LOOK), decided(changes, id)).await.ok();
+            hint(changes, Change::Decided(id), left.min(LOOK)).await;
             match repeat(&self.shared, || backend.question(id)).await? {
                 Some(QuestionRecord { decision: None, .. }) => {}
                 question => return Ok(question.and_then(|question| question.decision)),
@@ -199,16 +197,4 @@ fn refused(why: impl std::fmt::Display) -> String {
 fn taken_back() -> Value {
     // A plain variant is always JSON.
     serde_json::to_value(StoredAnswer::TakenBack).unwrap_or_default()
-}
-
-/// Waits for a hint that a question was decided.
-async fn decided(changes: &mut broadcast::Receiver<Change>, question: QuestionId) {
-    loop {
-        match changes.recv().await {
-            Ok(Change::Decided(id)) if id == question => return,
-            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
-            Ok(_) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
 }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::cell::NameCell;
 use super::transitions::Transitions;
 use crate::backend::{Backend, Reply};
-use crate::error::{BackendError, BackendErrorKind, FleetError};
+use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::fence::Fence;
 use crate::files::Folders;
@@ -24,7 +24,7 @@ use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;
-use crate::request::Reserve;
+use crate::request::{Change, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -42,6 +42,22 @@ pub(crate) async fn within<T>(
         let text = format!("the backend has not answered within {limit:?}");
         Err(BackendError::new(BackendErrorKind::Unavailable, text))
     })
+}
+
+/// Waits for a hint that something was changed, or that hints were missed, but no longer than the limit.
+pub(crate) async fn hint(changes: &mut broadcast::Receiver<Change>, wanted: Change, limit: Duration) {
+    let hinted = async {
+        loop {
+            match changes.recv().await {
+                Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
+                Ok(change) if change == wanted => return,
+                Ok(_) => {}
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    };
+    // An error: there was no hint.
+    tokio::time::timeout(limit, hinted).await.ok();
 }
 
 /// The state that all actors and handles of a fleet share.
@@ -149,7 +165,7 @@ impl FleetShared {
     }
 
     /// Finds the living node that owns a name in place of this one.
-    pub(crate) async fn owner_elsewhere(&self, state: &NameState) -> Result<Option<NodeId>, FleetError> {
+    pub(crate) async fn owner_elsewhere(&self, state: &NameState) -> Result<Option<NodeId>, BackendError> {
         match state {
             NameState::Owned { node, .. } if *node != self.node => {
                 Ok(self.is_alive(*node).await?.then_some(*node))
@@ -159,7 +175,7 @@ impl FleetShared {
     }
 
     /// True if the backend does not count a node as dead.
-    pub(crate) async fn is_alive(&self, node: NodeId) -> Result<bool, FleetError> {
+    pub(crate) async fn is_alive(&self, node: NodeId) -> Result<bool, BackendError> {
         let nodes = self.ask(|backend| Box::pin(all_nodes(backend))).await?;
         Ok(nodes.iter().any(|found| found.id == node && found.state != NodeState::Dead))
     }

@@ -3,7 +3,7 @@
 mod command;
 mod handover;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use greenroom::Prompt;
 use tokio::sync::oneshot;
@@ -147,7 +147,7 @@ impl FleetSession {
                 continuation: prompt.continuation.as_ref().map(json).transpose()?,
             },
             continuations: prompt.continuations,
-            not_before: prompt.not_before.map(timestamp),
+            not_before: prompt.not_before.map(Timestamp::of),
             wait: prompt.wait.unwrap_or(limits.wait),
             budget: self.shared().reserve(&self.tenant, self.shared().backend.now()),
             bounds: QueueBounds { tenant: queued.unwrap_or(limits.queue.tenant), ..limits.queue },
@@ -202,9 +202,6 @@ impl FleetSession {
             Ok(false) => {}
             interrupted => return interrupted,
         }
-        if self.shared().backend.is_exclusive() {
-            return Ok(false);
-        }
         // The first look decides which turn is meant, so that no later one is hit.
         let running = match prompt {
             Some(prompt) => Some(prompt),
@@ -229,10 +226,12 @@ impl FleetSession {
     pub async fn steer(&self, message: impl Into<Prompt>) -> Result<(), FleetError> {
         let message = Box::new(message.into());
         match self.ask(false, |done| NameMessage::Steer { message, done }).await {
-            Some(Err(FleetError::State(_))) | None => {
-                self.check_not_elsewhere().await?;
-                Err(FleetError::State("no turn of the session runs: send a prompt".to_owned()))
-            }
+            Some(Err(FleetError::State(_))) | None => match owner(self.shared(), &self.name).await? {
+                Some((Ownership { node, .. }, _)) if node != self.shared().node => {
+                    Err(FleetError::Elsewhere { node })
+                }
+                _ => Err(FleetError::State("no turn of the session runs: send a prompt".to_owned())),
+            },
             Some(steered) => steered,
         }
     }
@@ -364,19 +363,6 @@ impl FleetSession {
         self.fleet.questions(QuestionQuery::new().name(self.name.clone())).await
     }
 
-    /// An error if another node owns the session, and lives.
-    async fn check_not_elsewhere(&self) -> Result<(), FleetError> {
-        if self.shared().backend.is_exclusive() {
-            return Ok(());
-        }
-        match owner(self.shared(), &self.name).await? {
-            Some((Ownership { node, .. }, _)) if node != self.shared().node => {
-                Err(FleetError::Elsewhere { node })
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn send(&self, message: NameMessage, start: bool) {
         let (name, message) = (self.name.clone(), Box::new(message));
         // An error: the fleet has ended, and what waits goes on waiting.
@@ -393,8 +379,4 @@ impl FleetSession {
         self.send(message(done), start);
         answer.await.ok()
     }
-}
-
-fn timestamp(moment: SystemTime) -> Timestamp {
-    Timestamp::default().after(moment.duration_since(UNIX_EPOCH).unwrap_or_default())
 }

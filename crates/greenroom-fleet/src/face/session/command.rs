@@ -6,13 +6,12 @@
 use std::time::Duration;
 
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use crate::actor::context::FleetShared;
+use crate::actor::context::{FleetShared, hint, within};
 use crate::backend::Requests;
-use crate::error::{BackendError, BackendErrorKind, FleetError};
-use crate::id::{CommandId, Name, NodeId, Ownership, PromptId};
+use crate::error::FleetError;
+use crate::id::{Name, NodeId, Ownership, PromptId};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState, NameState};
 use crate::request::{Change, CommandPut};
 
@@ -91,7 +90,7 @@ pub(super) async fn owner(
         let owner = Ownership { name: record.name, node, term: record.term };
         Ok(lives.then_some((owner, record.running)))
     };
-    timeout(TAKEN, look).await.unwrap_or_else(|_| Err(late()))
+    Ok(within(TAKEN, look).await?)
 }
 
 /// Gives a command to an owner. `None`: the owner has not taken it, and never will.
@@ -104,13 +103,13 @@ async fn give(
     let mut changes = shared.backend.changes();
     let until = Instant::now() + left;
     let command = CommandRecord::new(owner, kind, shared.backend.now().after(left));
-    match timeout(TAKEN, shared.ask(|backend| backend.put_command(command.clone()))).await {
-        Ok(Ok(CommandPut::Put(_))) => {}
-        Ok(Ok(CommandPut::Gone)) => return Ok(None),
-        Ok(Ok(CommandPut::Full)) => return Err(full(command.owner.node)),
-        Ok(Err(error)) if error.kind() != BackendErrorKind::Unavailable => return Err(error.into()),
+    match within(TAKEN, shared.ask(|backend| backend.put_command(command.clone()))).await {
+        Ok(CommandPut::Put(_)) => {}
+        Ok(CommandPut::Gone) => return Ok(None),
+        Ok(CommandPut::Full) => return Err(full(command.owner.node)),
         // The backend may have kept the command: it is looked for like any other.
-        Ok(Err(_)) | Err(_) => {}
+        Err(error) if error.is_unavailable() => {}
+        Err(error) => return Err(error.into()),
     }
     end(shared, &command, &mut changes, until).await
 }
@@ -126,8 +125,7 @@ async fn end(
     let (mut looked, mut is_gone) = (Instant::now(), false);
     let mut taken = None;
     loop {
-        // An error: the hint was lost, or there is nothing to hear of yet.
-        timeout(LOOK, ended(changes, given.id)).await.ok();
+        hint(changes, Change::CommandEnded(given.id), LOOK).await;
         let now = Instant::now();
         let waits_no_more = is_gone || now >= deadline;
         let found = if waits_no_more && taken.is_none() {
@@ -176,25 +174,8 @@ async fn end(
     }
 }
 
-/// Waits for a hint that a command has its result.
-async fn ended(changes: &mut broadcast::Receiver<Change>, command: CommandId) {
-    loop {
-        match changes.recv().await {
-            Ok(Change::CommandEnded(id)) if id == command => return,
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
-}
-
 fn full(node: NodeId) -> FleetError {
     FleetError::State(format!(
         "the session or its node {node} has too many commands that have not ended: try again when some have"
     ))
-}
-
-fn late() -> FleetError {
-    let text = format!("the backend has not said within {TAKEN:?} who owns the session");
-    FleetError::Backend(BackendError::new(BackendErrorKind::Unavailable, text))
 }
