@@ -148,16 +148,16 @@ impl FleetEvents {
     pub async fn next(&mut self) -> Option<Result<FleetEvent, u64>> {
         let received = tokio::select! {
             biased;
-            received = self.receiver.recv() => received.map_err(Some),
+            received = self.receiver.recv() => received,
             () = self.ended.cancelled() => self.receiver.try_recv().map_err(|error| match error {
-                TryRecvError::Lagged(missed) => Some(RecvError::Lagged(missed)),
-                TryRecvError::Empty | TryRecvError::Closed => None,
+                TryRecvError::Lagged(missed) => RecvError::Lagged(missed),
+                TryRecvError::Empty | TryRecvError::Closed => RecvError::Closed,
             }),
         };
         match received {
             Ok(event) => Some(Ok(event)),
-            Err(Some(RecvError::Lagged(missed))) => Some(Err(missed)),
-            Err(_) => None,
+            Err(RecvError::Lagged(missed)) => Some(Err(missed)),
+            Err(RecvError::Closed) => None,
         }
     }
 }

@@ -171,9 +171,9 @@ impl Quota {
     }
 }
 
-/// Dollars in micro-dollars, rounded up. What is no positive number counts as nothing.
+/// Dollars in micro-dollars, rounded to the nearest one. A negative number or none counts as nothing.
 pub(crate) fn micro_dollars(dollars: f64) -> u64 {
-    if dollars.is_nan() { 0 } else { (dollars * 1e6).ceil().max(0.0) as u64 }
+    (dollars * 1e6).round() as u64
 }
 
 /// One session for each 512 MiB that is available, less 1 GiB, and at least one.

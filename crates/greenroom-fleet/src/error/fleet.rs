@@ -110,9 +110,6 @@ pub enum Refusal {
     /// The fleet has ended, or is draining and knows no other node that can run the session.
     #[error("the fleet is draining, or has ended: send the prompt to the fleet that takes over")]
     Draining,
-    /// The text is no name of a session.
-    #[error(transparent)]
-    Name(#[from] InvalidName),
     /// The prompt cannot be kept.
     #[error("{0}")]
     Invalid(String),

@@ -93,13 +93,6 @@ impl FleetBuilder {
         self
     }
 
-    /// Sets the bounds of the fleet.
-    #[must_use]
-    pub fn limits(mut self, limits: FleetLimits) -> Self {
-        self.limits = limits;
-        self
-    }
-
     /// Changes the bounds of the fleet.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut FleetLimits)) -> Self {

@@ -12,9 +12,6 @@ use crate::question::{
 use crate::record::QuestionRecord;
 use crate::request::Answered;
 
-/// The questions of all tenants that are read at first, to find those of one.
-const READ: usize = 256;
-
 impl Fleet {
     /// Lists open questions, the nearest deadline first.
     ///
@@ -64,18 +61,11 @@ impl Fleet {
     /// # Errors
     /// [`FleetError::Backend`].
     pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<PendingQuestion>, FleetError> {
-        let shared = &self.handle.shared;
-        let mut most = if query.is_narrow() { query.limit.max(READ) } else { query.limit };
-        loop {
-            let records = shared.ask(|backend| backend.open_questions(most)).await?;
-            let all = records.len() < most;
-            let found = records.into_iter().filter(|question| query.fits(question));
-            let questions: Vec<_> = found.filter_map(PendingQuestion::read).take(query.limit).collect();
-            if all || !query.is_narrow() || questions.len() == query.limit {
-                return Ok(questions);
-            }
-            most = most.saturating_mul(2);
-        }
+        // The backend lists the questions of all sessions.
+        let most = if query.is_narrow() { usize::MAX } else { query.limit };
+        let records = self.handle.shared.ask(|backend| backend.open_questions(most)).await?;
+        let found = records.into_iter().filter(|question| query.fits(question));
+        Ok(found.filter_map(PendingQuestion::read).take(query.limit).collect())
     }
 
     /// Answers a question. The first answer before the deadline decides.

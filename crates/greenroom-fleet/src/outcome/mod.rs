@@ -12,6 +12,7 @@ use greenroom::{Error, ErrorKind, Message, Outcome};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::limits::micro_dollars;
 use crate::record::{InterruptedBy, PromptOutcome};
 use crate::registry::depth;
 
@@ -71,11 +72,6 @@ pub(crate) fn failed(error: &Error, result: Option<&Arc<ResultMessage>>) -> Prom
 pub(crate) fn cost_of(tracker: &mut UsageTracker, ended: &greenroom::Result<Outcome>) -> u64 {
     let result = ended.as_ref().ok().and_then(Outcome::result);
     result.map_or(0, |result| micro_dollars(tracker.feed_result(result).cost_usd))
-}
-
-/// Dollars in micro-dollars, rounded to the nearest one. A negative number or none counts as nothing.
-fn micro_dollars(dollars: f64) -> u64 {
-    (dollars * 1e6).round() as u64
 }
 
 /// A result as it is kept: without the fields that no backend can keep, because they are nested too deeply or have a number out
