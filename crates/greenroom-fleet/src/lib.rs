@@ -86,6 +86,7 @@ mod transcripts;
 #[path = "../../../tests/support/wait.rs"]
 mod wait;
 
+pub use admission::Tally;
 pub use clock::Clock;
 pub use error::{
     BackendError, BackendErrorKind, FilesError, FilesErrorKind, FleetError, PromptError, Refusal,
@@ -95,11 +96,11 @@ pub use face::builder::FleetBuilder;
 pub use face::fleet::Fleet;
 pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
-pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query, TenantSnapshot};
+pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
 pub use face::turn::{FleetTurn, TurnItem};
 pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 pub use limits::{Budget, FleetLimits, Quota};
-pub use profile::{ActivatedFor, ActivationContext, Placement, TranscriptsIn};
+pub use profile::{ActivationContext, Placement, TranscriptsIn};
 pub use question::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
 pub use record::{
     CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,

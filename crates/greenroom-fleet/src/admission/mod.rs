@@ -65,7 +65,8 @@ use crate::Name;
 use crate::limits::{FleetLimits, Quota};
 use seat::{Seat, Slot};
 use tenants::{Ring, Tenant};
-pub(crate) use types::{AdmissionMessage, Counts, Grant, Tally, Want};
+pub use types::Tally;
+pub(crate) use types::{AdmissionMessage, Counts, Grant, Want};
 
 /// The state of the machine. It knows the names that hold or ask, and their tenants.
 #[derive(Debug, Default)]

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
+
 /// A name's request, or a change of its slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdmissionMessage {
@@ -54,13 +56,18 @@ pub(crate) enum Grant {
 }
 
 /// Names by what they do. A name that runs a turn and asks for its next one counts in both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Tally {
     /// Names that were chosen for a slot, and have none yet.
     pub promised: usize,
+    /// Names whose session starts.
     pub starting: usize,
+    /// Names that run a turn.
     pub running: usize,
+    /// Names whose session is idle.
     pub idle: usize,
+    /// Names whose session ends.
     pub leaving: usize,
     /// Names that ask and have no grant yet.
     pub asking: usize,
@@ -68,7 +75,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Names that hold a slot: starting, running, idle and leaving.
-    pub(crate) fn live(&self) -> usize {
+    pub fn live(&self) -> usize {
         self.starting + self.running + self.idle + self.leaving
     }
 

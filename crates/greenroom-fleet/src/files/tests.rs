@@ -10,7 +10,7 @@ use super::remove::{make_removable, remove_locks};
 use super::*;
 use crate::error::{FilesErrorKind, FleetError};
 use crate::id::{Name, Term, Timestamp};
-use crate::profile::{ActivatedFor, ActivationContext};
+use crate::profile::ActivationContext;
 use crate::record::NameState;
 
 fn record(name: &str) -> NameRecord {
@@ -53,7 +53,6 @@ fn activation(record: &NameRecord, own: &NameFolders) -> ActivationContext {
         tenant: record.tenant.clone(),
         conversation: record.conversation,
         term: record.term,
-        activated_for: ActivatedFor::Prompt,
         working_directory: own.work.clone(),
         config_directory: own.config.clone(),
     }

@@ -19,7 +19,6 @@ use crate::actor::retry::NotDone;
 use crate::admission::AdmissionMessage;
 use crate::event::{FleetEvent, PassivatedBy};
 use crate::id::Name;
-use crate::profile::ActivatedFor;
 
 /// The longest time for which a deletion or a quarantine keeps a name from being activated.
 const HELD: Duration = Duration::from_secs(5);
@@ -31,9 +30,9 @@ impl NameActorState {
         self.cx.cell.renew_kill();
         let (name, tenant) = (shown(&self.cx.cell.name), self.cx.cell.holdings().tenant.clone());
         let span = tracing::info_span!("activation", name, tenant, term = tracing::field::Empty);
-        let activated_for = if self.next.is_some() { ActivatedFor::Prompt } else { ActivatedFor::Warm };
+        let for_prompt = self.next.is_some();
         self.step(async move |shared, cell| {
-            let activated = steps::activate(&shared, &cell, activated_for).instrument(span).await;
+            let activated = steps::activate(&shared, &cell, for_prompt).instrument(span).await;
             move |state: &mut Self| state.activated(activated)
         });
     }

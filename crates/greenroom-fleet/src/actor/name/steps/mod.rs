@@ -28,7 +28,7 @@ use crate::event::FleetEvent;
 use crate::files::Folders;
 use crate::id::AttemptId;
 use crate::process;
-use crate::profile::{ActivatedFor, ActivationContext};
+use crate::profile::ActivationContext;
 use crate::record::NameRecord;
 use crate::request::{AfterFailure, Claim, Claimed, Ownership};
 use look::{no_profile, other_host, quarantined, read_queue};
@@ -51,13 +51,9 @@ pub(crate) enum Activated {
     Fenced,
 }
 
-/// Claims the name and starts its session.
-pub(super) async fn activate(
-    shared: &Arc<FleetShared>,
-    cell: &Arc<NameCell>,
-    activated_for: ActivatedFor,
-) -> Activated {
-    let (record, claim) = match claim(shared, cell, activated_for).await {
+/// Claims the name and starts its session. `for_prompt`: only if a prompt still waits.
+pub(super) async fn activate(shared: &Arc<FleetShared>, cell: &Arc<NameCell>, for_prompt: bool) -> Activated {
+    let (record, claim) = match claim(shared, cell, for_prompt).await {
         Ok(claimed) => claimed,
         Err(end) => return end,
     };
@@ -65,7 +61,7 @@ pub(super) async fn activate(
     cell.holdings().owner = Some(owner.clone());
     tracing::Span::current().record("term", owner.term.0);
     shared.tell_of(cell, |name, tenant| FleetEvent::Activating { name, tenant, term: owner.term });
-    match start(shared, cell, &record, activated_for, claim, &owner).await {
+    match start(shared, cell, &record, claim, &owner).await {
         Ok(session) => {
             let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
             let term = owner.term;
@@ -87,7 +83,7 @@ pub(super) async fn activate(
 async fn claim(
     shared: &FleetShared,
     cell: &NameCell,
-    activated_for: ActivatedFor,
+    for_prompt: bool,
 ) -> Result<(NameRecord, AttemptId), Activated> {
     let refused = |not_done| match not_done {
         NotDone::Fenced => Activated::Fenced,
@@ -98,7 +94,7 @@ async fn claim(
             Activated::Failed { why, failures: None }
         }
     };
-    if activated_for == ActivatedFor::Prompt && read_queue(shared, cell).await.map_err(refused)?.1.is_none() {
+    if for_prompt && read_queue(shared, cell).await.map_err(refused)?.1.is_none() {
         return Err(Activated::Needless);
     }
     let (name, attempt) = (cell.name.clone(), AttemptId::new());
@@ -200,7 +196,6 @@ async fn start(
     shared: &Arc<FleetShared>,
     cell: &Arc<NameCell>,
     record: &NameRecord,
-    activated_for: ActivatedFor,
     claim: AttemptId,
     owner: &Ownership,
 ) -> Result<Session, NotStarted> {
@@ -221,7 +216,6 @@ async fn start(
         tenant: record.tenant.clone(),
         conversation: record.conversation,
         term: record.term,
-        activated_for,
         working_directory: folders.work,
         config_directory: folders.config,
     };
