@@ -52,17 +52,11 @@ impl PendingQuestion {
 /// let query = QuestionQuery::new().tenant("acme").limit(20);
 /// # let _ = query;
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuestionQuery {
     tenant: Option<String>,
     name: Option<Name>,
-    pub(crate) limit: usize,
-}
-
-impl Default for QuestionQuery {
-    fn default() -> Self {
-        Self { tenant: None, name: None, limit: 100 }
-    }
+    pub(crate) limit: Option<usize>,
 }
 
 impl QuestionQuery {
@@ -85,10 +79,10 @@ impl QuestionQuery {
         self
     }
 
-    /// Lists at most this many questions.
+    /// Lists at most this many questions. Default: 100.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = limit;
+        self.limit = Some(limit);
         self
     }
 
@@ -102,7 +96,7 @@ impl QuestionQuery {
     }
 }
 
-/// An answer to a question. An [`InquiryAnswer`] is one; add who gives it, to be told to those who are too late.
+/// An answer to a question. Wraps an [`InquiryAnswer`] with the name shown to late answerers.
 ///
 /// ```
 /// use greenroom::callback::InquiryAnswer;
@@ -111,11 +105,15 @@ impl QuestionQuery {
 /// let answer = QuestionAnswer::new(InquiryAnswer::allow()).by("anna@example.com");
 /// # let _ = answer;
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+///
+/// The backend keeps it as JSON, and `null` in its place if the session has taken the question back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[must_use]
 pub struct QuestionAnswer {
     pub(crate) answer: InquiryAnswer,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<String>,
+    #[serde(skip, default = "AttemptId::new")]
     pub(crate) attempt: AttemptId,
 }
 
@@ -131,8 +129,8 @@ impl QuestionAnswer {
         self
     }
 
-    /// Sets the id of the attempt, to repeat an answer after [`AnswerError::Unknown`]: an answer with the id of the
-    /// attempt that decided is told so again. Default: a new id.
+    /// Sets the id of the attempt, to repeat an answer after [`AnswerError::Unknown`]: the attempt that decided succeeds again.
+    /// Default: a new id.
     pub fn attempt(mut self, attempt: AttemptId) -> Self {
         self.attempt = attempt;
         self
@@ -208,10 +206,10 @@ pub enum DecidedBy {
 impl DecidedBy {
     pub(crate) fn of(decision: Decision) -> Self {
         match decision {
-            Decision::Answered { answer, at, .. } => match StoredAnswer::read(answer) {
-                Some(StoredAnswer::Person { answer, by }) => Self::Answer { answer: Some(answer), by, at },
-                Some(StoredAnswer::TakenBack) => Self::Session { at },
-                None => Self::Answer { answer: None, by: None, at },
+            Decision::Answered { answer: Value::Null, at, .. } => Self::Session { at },
+            Decision::Answered { answer, at, .. } => match serde_json::from_value(answer) {
+                Ok(QuestionAnswer { answer, by, .. }) => Self::Answer { answer: Some(answer), by, at },
+                Err(_) => Self::Answer { answer: None, by: None, at },
             },
             Decision::Expired { at } => Self::Deadline { at },
         }
@@ -226,27 +224,6 @@ impl std::fmt::Display for DecidedBy {
             Self::Deadline { .. } => f.write_str("by its deadline: it was denied"),
             Self::Session { .. } => f.write_str("by the session, which took it back"),
         }
-    }
-}
-
-/// An answer, as the backend keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum StoredAnswer {
-    /// A person answers.
-    Person {
-        answer: InquiryAnswer,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<String>,
-    },
-    /// Nobody waits for an answer any more.
-    TakenBack,
-}
-
-impl StoredAnswer {
-    /// `None`: not an answer of this version.
-    pub(crate) fn read(stored: Value) -> Option<Self> {
-        serde_json::from_value(stored).ok()
     }
 }
 

@@ -31,7 +31,7 @@ use super::context::{FleetShared, hint};
 use super::retry::{NotDone, repeat, repeat_owned};
 use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
-use crate::question::{StoredAnswer, misfit};
+use crate::question::{QuestionAnswer, misfit};
 use crate::record::{Decision, QuestionRecord};
 use crate::request::{Answered, Ask, Change, Ownership};
 
@@ -100,19 +100,17 @@ impl Asker {
         let question = self.keep(id, inquiry).await?;
         self.shared.tell_transitions();
         let stored = match self.decision(&mut changes, question).await.map_err(not_asked)? {
-            Some(Decision::Answered { answer, .. }) => StoredAnswer::read(answer),
-            Some(Decision::Expired { .. }) => Some(StoredAnswer::TakenBack),
+            Some(Decision::Answered { answer: Value::Null, .. } | Decision::Expired { .. }) => {
+                return Err(format!("no person has answered within {:?}", self.shared.limits.question));
+            }
+            Some(Decision::Answered { answer, .. }) => answer,
             None => return Err("the turn has ended in which this was asked".to_owned()),
         };
-        match stored {
-            Some(StoredAnswer::Person { answer, .. }) => match misfit(inquiry, &answer) {
-                None => Ok(answer),
-                Some(why) => Err(format!("the person's answer cannot be used: {why}")),
-            },
-            Some(StoredAnswer::TakenBack) => {
-                Err(format!("no person has answered within {:?}", self.shared.limits.question))
-            }
-            None => Err("the person's answer cannot be read by this version of the host".to_owned()),
+        let QuestionAnswer { answer, .. } = serde_json::from_value(stored)
+            .map_err(|_| "the person's answer cannot be read by this version of the host".to_owned())?;
+        match misfit(inquiry, &answer) {
+            None => Ok(answer),
+            Some(why) => Err(format!("the person's answer cannot be used: {why}")),
         }
     }
 
@@ -162,8 +160,8 @@ impl Asker {
 
     /// Ends a question whose deadline has passed. An answer that came just before it counts.
     async fn expire(&self, id: QuestionId) -> Result<Option<Decision>, NotDone> {
-        let (attempt, late) = (AttemptId::new(), taken_back());
-        match repeat(&self.shared, || self.shared.backend.answer(id, attempt, late.clone())).await? {
+        let attempt = AttemptId::new();
+        match repeat(&self.shared, || self.shared.backend.answer(id, attempt, Value::Null)).await? {
             Answered::Decided(question) | Answered::TooLate(question) => Ok(question.decision),
             Answered::Gone => Ok(None),
         }
@@ -175,8 +173,8 @@ impl Asker {
         if self.kill.is_cancelled() || !self.shared.holds_lease() {
             return;
         }
-        let (attempt, answer) = (AttemptId::new(), taken_back());
-        if let Err(error) = self.shared.ask(|backend| backend.answer(id, attempt, answer.clone())).await {
+        let attempt = AttemptId::new();
+        if let Err(error) = self.shared.ask(|backend| backend.answer(id, attempt, Value::Null)).await {
             tracing::debug!(question = %id, %error, "a question could not be taken back; it ends with its turn");
         }
     }
@@ -192,9 +190,4 @@ fn not_asked(not_done: NotDone) -> String {
 
 fn refused(why: impl std::fmt::Display) -> String {
     format!("no person can be asked: {why}")
-}
-
-fn taken_back() -> Value {
-    // A plain variant is always JSON.
-    serde_json::to_value(StoredAnswer::TakenBack).unwrap_or_default()
 }

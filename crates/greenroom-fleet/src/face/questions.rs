@@ -1,14 +1,10 @@
 //! The questions of a fleet: listed, and answered.
 
-use serde_json::Value;
-
 use super::fleet::Fleet;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::id::QuestionId;
-use crate::question::{
-    AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery, StoredAnswer, misfit,
-};
+use crate::question::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery, misfit};
 use crate::record::QuestionRecord;
 use crate::request::Answered;
 
@@ -18,8 +14,8 @@ impl Fleet {
     /// A question is a request of a session that its profile's handlers leave open: a tool call without a permission,
     /// the model's `AskUserQuestion`, an elicitation of an MCP server, or a dialog. It waits for
     /// [`answer`](Fleet::answer), is denied after [`FleetLimits::question`](crate::FleetLimits::question), and ends with
-    /// its turn. An elicitation outside a turn is declined. [`FleetEvent::Asked`](crate::FleetEvent::Asked) tells of
-    /// each question.
+    /// its turn. An elicitation outside a turn is declined. Each question emits
+    /// [`FleetEvent::Asked`](crate::FleetEvent::Asked).
     ///
     /// ```
     /// use greenroom::callback::{Inquiry, InquiryAnswer};
@@ -61,11 +57,12 @@ impl Fleet {
     /// # Errors
     /// [`FleetError::Backend`].
     pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<PendingQuestion>, FleetError> {
+        let limit = query.limit.unwrap_or(100);
         // The backend lists the questions of all sessions.
-        let most = if query.is_narrow() { usize::MAX } else { query.limit };
+        let most = if query.is_narrow() { usize::MAX } else { limit };
         let records = self.handle.shared.ask(|backend| backend.open_questions(most)).await?;
         let found = records.into_iter().filter(|question| query.fits(question));
-        Ok(found.filter_map(PendingQuestion::read).take(query.limit).collect())
+        Ok(found.filter_map(PendingQuestion::read).take(limit).collect())
     }
 
     /// Answers a question. The first answer before the deadline decides.
@@ -85,21 +82,20 @@ impl Fleet {
         question: QuestionId,
         answer: impl Into<QuestionAnswer>,
     ) -> Result<(), AnswerError> {
-        let QuestionAnswer { answer, by, attempt } = answer.into();
+        let given = answer.into();
         let shared = &self.handle.shared;
         let record = shared.ask(|backend| backend.question(question)).await;
         let record = record.map_err(AnswerError::Backend)?.ok_or(AnswerError::Gone(question))?;
         // A decided question goes on to the backend, which knows the attempt that has decided it.
         if record.decision.is_none()
             && let Some(open) = PendingQuestion::read(record)
-            && let Some(why) = misfit(&open.inquiry, &answer)
+            && let Some(why) = misfit(&open.inquiry, &given.answer)
         {
             return Err(AnswerError::Misfit(why));
         }
-        let stored = serde_json::to_value(StoredAnswer::Person { answer, by });
-        let stored: Value = stored.map_err(|error| AnswerError::Misfit(error.to_string()))?;
-        let answered = shared.ask(|backend| backend.answer(question, attempt, stored.clone())).await;
-        match answered.map_err(|error| not_answered(attempt, error))? {
+        let stored = serde_json::to_value(&given).map_err(|error| AnswerError::Misfit(error.to_string()))?;
+        let answered = shared.ask(|backend| backend.answer(question, given.attempt, stored.clone())).await;
+        match answered.map_err(|error| not_answered(given.attempt, error))? {
             Answered::Decided(_) => Ok(()),
             Answered::TooLate(QuestionRecord { decision: Some(decision), .. }) => {
                 Err(AnswerError::TooLate { question, by: DecidedBy::of(decision) })

@@ -255,7 +255,7 @@ async fn an_answer_that_does_not_fit_leaves_the_question_open() {
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_answer_in_the_backend_denies_with_a_text() {
-    let completed = json!({ "person": { "answer": { "kind": "completed", "result": 1 } } });
+    let completed = json!({ "answer": { "kind": "completed", "result": 1 } });
     for (stored, result) in
         [(json!("yes"), "cannot be read"), (completed, "`completed` answers a `dialog` only")]
     {
