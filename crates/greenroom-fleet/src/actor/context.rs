@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::cell::NameCell;
 use super::transitions::Transitions;
-use crate::backend::{Backend, Reply};
+use crate::backend::{Backend, Reply, Requests};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::fence::Fence;
@@ -178,6 +178,36 @@ impl FleetShared {
     pub(crate) async fn is_alive(&self, node: NodeId) -> Result<bool, BackendError> {
         let nodes = self.ask(|backend| Box::pin(all_nodes(backend))).await?;
         Ok(nodes.iter().any(|found| found.id == node && found.state != NodeState::Dead))
+    }
+
+    /// The host to which a session that is created here is bound, if its placement says so.
+    pub(crate) fn host_of_new(&self) -> Option<String> {
+        (self.placement == Placement::OnHost).then(|| self.host.clone())
+    }
+
+    /// True if the fleet takes a prompt for a session: it is open, or it drains and another node can run the session.
+    ///
+    /// A backend that does not answer counts as no other node: a prompt that is refused can be sent again elsewhere.
+    pub(crate) async fn takes_prompt(&self, name: &Name) -> bool {
+        if !self.draining.is_cancelled() {
+            return true;
+        }
+        let has_ended = self.ended.is_cancelled() || self.lost.is_cancelled();
+        !has_ended && !self.backend.is_exclusive() && self.another_node_runs(name).await.unwrap_or(false)
+    }
+
+    /// True if a node other than this one holds its lease, takes names, and is on a host on which the session may run.
+    async fn another_node_runs(&self, name: &Name) -> Result<bool, BackendError> {
+        let record = self.ask(|backend| backend.name_record(name.clone())).await?;
+        let host = record.map_or_else(|| self.host_of_new(), |record| record.host);
+        let nodes = self.ask(|backend| Box::pin(all_nodes(backend))).await?;
+        let now = self.backend.now();
+        Ok(nodes.iter().any(|node| {
+            node.id != self.node
+                && node.state == NodeState::Up
+                && now < node.lease_until
+                && host.as_ref().is_none_or(|host| *host == node.host)
+        }))
     }
 
     /// The names that have an actor here, locked. Drop the guard before an `await`.

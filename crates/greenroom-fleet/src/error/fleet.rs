@@ -72,6 +72,12 @@ pub enum FleetError {
     Ended,
 }
 
+impl FleetError {
+    pub(crate) fn not_found(what: &'static str, id: impl std::fmt::Display) -> Self {
+        Self::NotFound { what, id: id.to_string() }
+    }
+}
+
 /// The reason why a prompt has no turn.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -1,7 +1,6 @@
 //! A named session of a fleet.
 
 mod command;
-mod handover;
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use greenroom::Prompt;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use self::command::{Commanded, command, owner};
+use self::command::{AGAIN, Commanded, command, owner};
 use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;
@@ -20,13 +19,10 @@ use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
 use crate::id::{Name, Ownership, PromptId, Timestamp};
-use crate::profile::Placement;
 use crate::question::{PendingQuestion, QuestionQuery};
 use crate::record::{CommandKind, NameRecord, NameState, PromptContent};
 use crate::request::{Accept, Accepted, Marked, QueueBounds, Refused};
 
-/// The pause before a session that is being ended is looked at again.
-const AGAIN: Duration = Duration::from_millis(50);
 /// The time after which a refused prompt may be accepted, where nothing tells a better one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The time after which a prompt to a quarantined session is worth another attempt: a person has to lift the
@@ -95,7 +91,7 @@ impl FleetSession {
         let prompt = prompt.into();
         let shared = self.shared();
         let refused = |why, retry_after| Err(PromptError::Refused { why, retry_after });
-        if !handover::takes_prompt(shared, &self.name).await {
+        if !shared.takes_prompt(&self.name).await {
             return refused(Refusal::Draining, Some(RETRY_AFTER));
         }
         if !shared.profiles.contains_key(&self.profile) {
@@ -140,13 +136,13 @@ impl FleetSession {
             profile: self.profile.clone(),
             tenant: self.tenant.clone(),
             conversation: Uuid::new_v4(),
-            host: (self.shared().placement == Placement::OnHost).then(|| self.shared().host.clone()),
+            host: self.shared().host_of_new(),
             key: prompt.key.clone(),
             content: PromptContent {
                 prompt: json(&prompt.prompt)?,
-                continuation: prompt.continuation.as_ref().map(json).transpose()?,
+                continuation: prompt.continuation.as_ref().map(|(prompt, _)| json(prompt)).transpose()?,
             },
-            continuations: prompt.continuations,
+            continuations: prompt.continuation.as_ref().map_or(0, |(_, times)| *times),
             not_before: prompt.not_before.map(Timestamp::of),
             wait: prompt.wait.unwrap_or(limits.wait),
             budget: self.shared().reserve(&self.tenant, self.shared().backend.now()),
@@ -285,7 +281,7 @@ impl FleetSession {
             Ok(quarantined.await?)
         };
         if !self.mark(quarantine).await? {
-            return Err(self.not_found());
+            return Err(FleetError::not_found("session", &self.name));
         }
         self.shared().tell_transitions();
         Ok(())
@@ -348,11 +344,7 @@ impl FleetSession {
     /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].
     pub async fn record(&self) -> Result<NameRecord, FleetError> {
         let record = self.shared().ask(|backend| backend.name_record(self.name.clone())).await?;
-        record.ok_or_else(|| self.not_found())
-    }
-
-    fn not_found(&self) -> FleetError {
-        FleetError::NotFound { what: "session", id: self.name.to_string() }
+        record.ok_or_else(|| FleetError::not_found("session", &self.name))
     }
 
     /// Lists the open questions of the session, the nearest deadline first: see [`Fleet::questions`].

@@ -62,15 +62,13 @@ pub struct FleetTurn {
     is_duplicate: bool,
     /// The number of the last message in `ready`, or before it.
     last_seq: u64,
-    ready: VecDeque<TurnItem>,
+    ready: VecDeque<Result<TurnItem, FleetError>>,
     /// A live message that waits for the complete messages before it.
     held: Option<LiveMessage>,
     live: Option<Reader>,
     /// The records are to be read.
     look: bool,
     over: bool,
-    /// The error with which the reading has ended.
-    error: Option<FleetError>,
 }
 
 /// What comes next in a turn of a fleet.
@@ -139,14 +137,13 @@ impl FleetTurn {
             live: None,
             look: true,
             over: false,
-            error: None,
         }
     }
 
     /// Begins at a message: `next` gives the messages with this number and greater ones. Default: 1, the first message.
     ///
-    /// A browser that reconnects to a stream of server-sent events tells the id of the last event that it has seen; go on
-    /// with `messages_from(last_event_id + 1)`.
+    /// A browser that reconnects to a stream of server-sent events sends the id of the last event that it has seen. Continue with
+    /// `messages_from(last_event_id + 1)`.
     pub fn messages_from(mut self, seq: u64) -> Self {
         self = Self::new(self.shared, self.prompt, self.is_duplicate);
         self.last_seq = seq.saturating_sub(1);
@@ -169,13 +166,14 @@ impl FleetTurn {
     pub async fn next(&mut self) -> Option<Result<TurnItem, FleetError>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
-                return Some(Ok(item));
+                return Some(item);
             }
             if self.over {
-                return self.error.take().map(Err);
+                return None;
             }
             if let Err(error) = self.advance().await {
-                (self.over, self.live, self.error) = (true, None, Some(error));
+                (self.over, self.live) = (true, None);
+                self.ready.push_back(Err(error));
             }
         }
     }
@@ -197,7 +195,7 @@ impl FleetTurn {
             let record = self.record().await?;
             if let PromptState::Ended { .. } = record.state {
                 let outcome = self.read(|backend| backend.outcome(self.prompt)).await?;
-                return outcome.ok_or_else(|| self.not_found());
+                return outcome.ok_or_else(|| FleetError::not_found("prompt", self.prompt));
             }
             if is_last {
                 return Err(FleetError::Ended);
@@ -225,7 +223,7 @@ impl FleetTurn {
         };
         match heard {
             Heard::Message(message) => self.held = Some(message),
-            Heard::Missed(count) => self.ready.push_back(TurnItem::MissedPartials { count }),
+            Heard::Missed(count) => self.ready.push_back(Ok(TurnItem::MissedPartials { count })),
             Heard::Look => self.look = true,
         }
         Ok(())
@@ -248,7 +246,7 @@ impl FleetTurn {
             let (seq, message) = (self.last_seq, live.message);
             let item =
                 if live.complete { TurnItem::Message { seq, message } } else { TurnItem::Partial(message) };
-            self.ready.push_back(item);
+            self.ready.push_back(Ok(item));
         }
         Ok(())
     }
@@ -286,7 +284,7 @@ impl FleetTurn {
                 self.gap_to(seq);
             } else {
                 self.last_seq = seq;
-                self.ready.push_back(TurnItem::Message { seq, message });
+                self.ready.push_back(Ok(TurnItem::Message { seq, message }));
             }
         }
         Ok(())
@@ -299,8 +297,8 @@ impl FleetTurn {
         }
         let from = std::mem::replace(&mut self.last_seq, to) + 1;
         match self.ready.back_mut() {
-            Some(TurnItem::Gap { to: last, .. }) if *last + 1 == from => *last = to,
-            _ => self.ready.push_back(TurnItem::Gap { from, to }),
+            Some(Ok(TurnItem::Gap { to: last, .. })) if *last + 1 == from => *last = to,
+            _ => self.ready.push_back(Ok(TurnItem::Gap { from, to })),
         }
     }
 
@@ -310,7 +308,7 @@ impl FleetTurn {
     /// The errors of a reader, see [`FleetTurn`].
     pub async fn record(&self) -> Result<PromptRecord, FleetError> {
         let record = self.read(|backend| backend.prompt_record(self.prompt)).await?;
-        record.ok_or_else(|| self.not_found())
+        record.ok_or_else(|| FleetError::not_found("prompt", self.prompt))
     }
 
     /// The next page of messages that the backend keeps.
@@ -336,18 +334,10 @@ impl FleetTurn {
             Err(_) => Err(FleetError::Ended),
         }
     }
-
-    fn not_found(&self) -> FleetError {
-        FleetError::NotFound { what: "prompt", id: self.prompt.to_string() }
-    }
 }
 
 impl fmt::Debug for FleetTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FleetTurn")
-            .field("prompt", &self.prompt)
-            .field("is_duplicate", &self.is_duplicate)
-            .field("last_seq", &self.last_seq)
-            .finish_non_exhaustive()
+        f.debug_struct("FleetTurn").field("prompt", &self.prompt).finish_non_exhaustive()
     }
 }

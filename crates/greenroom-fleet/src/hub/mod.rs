@@ -87,9 +87,7 @@ impl Hub {
 impl Feed {
     /// Shows messages to the readers, in order. Nothing is kept without readers.
     pub(crate) fn show(&self, messages: impl IntoIterator<Item = LiveMessage>) {
-        if let Some(audience) = lock(&self.turns).get_mut(&self.prompt) {
-            audience.show(messages);
-        }
+        lock(&self.turns).entry(self.prompt).or_default().show(messages);
     }
 }
 
