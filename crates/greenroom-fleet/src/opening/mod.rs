@@ -37,8 +37,6 @@ use crate::error::FleetError;
 use crate::id::Name;
 use crate::request::Join;
 
-/// Records in one request.
-const BATCH: usize = 1000;
 /// Processes that are ended at the same time.
 const AT_ONCE: usize = 16;
 
@@ -88,13 +86,11 @@ async fn end_left_processes(shared: &FleetShared) -> Result<Vec<(Name, String)>,
 }
 
 async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
-    let losses = shared.limits.losses;
-    // The keepers of a shared backend recover the rest at their rate.
-    let (batch, all) = if shared.backend.is_exclusive() { (BATCH, true) } else { (RECOVER, false) };
     loop {
-        let recovered = shared.ask(|backend| backend.recover(batch, losses)).await?;
+        let recovered = shared.ask(|backend| backend.recover(RECOVER, shared.limits.losses)).await?;
         shared.tell_transitions();
-        if recovered.len() < batch || !all {
+        // The keepers of a shared backend recover the rest at their rate.
+        if recovered.len() < RECOVER || !shared.backend.is_exclusive() {
             return Ok(());
         }
     }

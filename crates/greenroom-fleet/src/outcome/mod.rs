@@ -21,7 +21,8 @@ const DEEPEST: usize = 100;
 
 /// The outcome of a prompt, from the end of its turn in the session.
 pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
-    let session = |cause: String| InterruptedBy::Session { cause };
+    let cut_off =
+        |cause: String| PromptOutcome::Interrupted { by: InterruptedBy::Session { cause }, result: None };
     match ended {
         Ok(Outcome::Completed { result }) => {
             PromptOutcome::Completed { result: kept(result), transcript_lost: false }
@@ -31,19 +32,16 @@ pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
         Ok(Outcome::Interrupted { by, result }) => PromptOutcome::Interrupted {
             by: match by {
                 SessionInterruptedBy::User => InterruptedBy::User,
-                by => session(by.to_string()),
+                by => InterruptedBy::Session { cause: by.to_string() },
             },
             result: result.as_ref().map(kept),
         },
         Ok(Outcome::Failed { error, result }) => failed(error, result.as_ref()),
-        Ok(Outcome::NotStarted { .. }) => PromptOutcome::Interrupted {
-            by: session("the session ended before the CLI started the turn".to_owned()),
-            result: None,
-        },
-        // The session was torn down in the middle of the turn.
-        Err(error) if error.kind() == ErrorKind::SessionFailed => {
-            PromptOutcome::Interrupted { by: session(error.to_string()), result: None }
+        Ok(Outcome::NotStarted { .. }) => {
+            cut_off("the session ended before the CLI started the turn".to_owned())
         }
+        // The session was torn down in the middle of the turn.
+        Err(error) if error.kind() == ErrorKind::SessionFailed => cut_off(error.to_string()),
         Err(error) => failed(error, None),
         Ok(other) => PromptOutcome::Failed {
             kind: "unknown".to_owned(),
