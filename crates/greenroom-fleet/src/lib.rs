@@ -101,7 +101,7 @@ pub use face::turn::{FleetTurn, TurnItem};
 pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 pub use limits::{Budget, FleetLimits, Quota};
 pub use profile::{ActivationContext, Placement, TranscriptsIn};
-pub use question::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
+pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
 pub use record::{
     CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,
     NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,

@@ -246,6 +246,8 @@ pub struct PromptContent {
 }
 
 /// A question that a session asks a person: a permission, a choice, an elicitation or a dialog.
+///
+/// Show its [`inquiry`](Self::inquiry), and give the answer to [`Fleet::answer`](crate::Fleet::answer).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct QuestionRecord {
@@ -263,7 +265,7 @@ pub struct QuestionRecord {
     pub asked_at: Timestamp,
     /// When the question counts as denied.
     pub deadline: Timestamp,
-    /// The question: its kind and its fields.
+    /// The question: its kind and its fields. See [`inquiry`](QuestionRecord::inquiry).
     pub body: Value,
     /// The decision, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,7 +279,7 @@ pub struct QuestionRecord {
 pub enum Decision {
     /// A person answered.
     Answered {
-        /// The answer.
+        /// The answer: see [`answer`](Decision::answer). `null` if the session took the question back.
         answer: Value,
         /// The attempt to answer that decided.
         attempt: AttemptId,

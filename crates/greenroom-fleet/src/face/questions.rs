@@ -4,7 +4,7 @@ use super::fleet::Fleet;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::id::QuestionId;
-use crate::question::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery, misfit};
+use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, misfit};
 use crate::record::QuestionRecord;
 use crate::request::Answered;
 
@@ -41,7 +41,7 @@ impl Fleet {
     /// // On a page, for the people of the tenant: as soon as a session asks.
     /// while !matches!(events.next().await, Some(Ok(FleetEvent::Asked { .. }))) {}
     /// let open = fleet.questions(QuestionQuery::new().tenant("acme")).await?;
-    /// let Inquiry::Permission { request } = &open[0].inquiry else { panic!("{open:?}") };
+    /// let Some(Inquiry::Permission { request }) = open[0].inquiry() else { panic!("{open:?}") };
     /// println!("{} asks to run {}", open[0].name, request.tool_name);
     ///
     /// fleet.answer(open[0].id, QuestionAnswer::new(InquiryAnswer::allow()).by("anna")).await?;
@@ -52,24 +52,21 @@ impl Fleet {
     /// # }
     /// ```
     ///
-    /// A question that another version has kept and this one cannot read is left out.
-    ///
     /// # Errors
     /// [`FleetError::Backend`].
-    pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<PendingQuestion>, FleetError> {
+    pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, FleetError> {
         let limit = query.limit.unwrap_or(100);
         // The backend lists the questions of all sessions.
         let most = if query.is_narrow() { usize::MAX } else { limit };
         let records = self.handle.shared.ask(|backend| backend.open_questions(most)).await?;
-        let found = records.into_iter().filter(|question| query.fits(question));
-        Ok(found.filter_map(PendingQuestion::read).take(limit).collect())
+        Ok(records.into_iter().filter(|question| query.fits(question)).take(limit).collect())
     }
 
     /// Answers a question. The first answer before the deadline decides.
     ///
     /// It does not matter on which handle or node the question was asked. When this returns `Ok`, this answer is the
     /// decision, and durable; the session acts on it if its CLI still waits. The fleet does not ask whether the person
-    /// may decide: check that before, by the question's [`tenant`](PendingQuestion::tenant).
+    /// may decide: check that before, by the question's [`tenant`](QuestionRecord::tenant).
     ///
     /// Not cancel-safe: if the future is dropped, the answer may still decide.
     ///
@@ -88,8 +85,8 @@ impl Fleet {
         let record = record.map_err(AnswerError::Backend)?.ok_or(AnswerError::Gone(question))?;
         // A decided question goes on to the backend, which knows the attempt that has decided it.
         if record.decision.is_none()
-            && let Some(open) = PendingQuestion::read(record)
-            && let Some(why) = misfit(&open.inquiry, &given.answer)
+            && let Some(inquiry) = record.inquiry()
+            && let Some(why) = misfit(&inquiry, &given.answer)
         {
             return Err(AnswerError::Misfit(why));
         }
@@ -98,7 +95,7 @@ impl Fleet {
         match answered.map_err(|error| not_answered(given.attempt, error))? {
             Answered::Decided(_) => Ok(()),
             Answered::TooLate(QuestionRecord { decision: Some(decision), .. }) => {
-                Err(AnswerError::TooLate { question, by: DecidedBy::of(decision) })
+                Err(AnswerError::TooLate { question, decision })
             }
             Answered::TooLate(_) | Answered::Gone => Err(AnswerError::Gone(question)),
         }

@@ -19,8 +19,8 @@ use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
 use crate::id::{Name, Ownership, PromptId, Timestamp};
-use crate::question::{PendingQuestion, QuestionQuery};
-use crate::record::{CommandKind, NameRecord, NameState, PromptContent};
+use crate::question::QuestionQuery;
+use crate::record::{CommandKind, NameRecord, NameState, PromptContent, QuestionRecord};
 use crate::request::{Accept, Accepted, Marked, QueueBounds, Refused};
 
 /// The time after which a refused prompt may be accepted, where nothing tells a better one.
@@ -351,7 +351,7 @@ impl FleetSession {
     ///
     /// # Errors
     /// [`FleetError::Backend`].
-    pub async fn questions(&self) -> Result<Vec<PendingQuestion>, FleetError> {
+    pub async fn questions(&self) -> Result<Vec<QuestionRecord>, FleetError> {
         self.fleet.questions(QuestionQuery::new().name(self.name.clone())).await
     }
 
