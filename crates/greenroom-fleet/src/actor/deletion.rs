@@ -4,7 +4,7 @@
 //!  backend: delete ──► marked ──► its old processes are gone ──► files and transcripts are removed ──► backend: deleted ──► (gone)
 //!                        │ ▲
 //!                        ▼ │ a process does not end, files cannot be removed, or the service ends
-//!                      stays marked: the keeper tries again
+//!                      stays marked: the next opening and the keeper try again
 //! ```
 //!
 //! A marked name takes no prompts and no owner, so its files belong to the deletion alone. Each step can be repeated.

@@ -6,10 +6,9 @@
 //!  3 names        those of dead nodes are recovered: running turns go on with their continuation, or end
 //!                 a name whose process cannot be ended is quarantined
 //!                 where other nodes use the backend, too: one batch; the keepers go on with the rest
-//!  4 the node     joins: from now on it can claim names
+//!  4 deletions    those that were not finished
+//!  5 the node     joins: from now on it can claim names
 //! ```
-//!
-//! The keeper finishes deletions.
 //!
 //! A service that was killed leaves CLIs for some time: their guardian ends them, and the system may be slow. The file of a
 //! `LocalBackend` can be opened at once, so nothing but this wait keeps a second CLI from the conversation of the first one.
@@ -29,6 +28,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
 use crate::actor::context::{FleetShared, shown};
+use crate::actor::deletion;
 use crate::actor::keeper::RECOVER;
 use crate::actor::name::steps::left;
 use crate::actor::supervisor::leave;
@@ -54,6 +54,8 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
         let name = shown(&name);
         tracing::error!(name, why, ?quarantined, "an earlier process of a session may still run");
     }
+    // A name whose files cannot be removed, or are in use, stays marked: the keeper goes on with it.
+    deletion::resume_marked(shared, usize::MAX).await?;
     let sent = shared.fence.now();
     let capacity = u32::try_from(shared.limits.live).unwrap_or(u32::MAX);
     let join = Join { node: shared.node, host: shared.host.clone(), lease: shared.limits.lease, capacity };
