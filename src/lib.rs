@@ -60,7 +60,7 @@
 //! | [`report`] | the stream of [`Event`]s, the parts of a [`Snapshot`], counters, why a CLI exited |
 //! | [`requests`] | parameters and answers of requests to the CLI; [`Session::requests`] sends those that few programs need |
 //! | [`tool`] | results, annotations, policies; a [`ServerHandle`](tool::ServerHandle) changes a server while it runs |
-//! | [`mcp`] | resources, prompts and completion, which a tool server may offer as well |
+//! | [`mcp`] | resources, which a tool server may offer as well |
 //! | [`permission`] | questions of the model, rules, changes of rules |
 //! | [`hook`] | the 33 hook events with their inputs and outputs |
 //! | [`callback`] | what all handlers but tools get and return; elicitations and dialogs |

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use greenroom::mcp::{CompletionRequest, PromptDef, ReadResource, ResourceDef};
+use greenroom::mcp::{ReadResource, ResourceDef};
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{MemoryStore, SessionKey, SessionStore, StoreResult};
 use greenroom::testkit::{CliEnd, ScriptedCli};
@@ -12,8 +12,6 @@ use greenroom::transport::{Connection, Conversations, Launch, MemoryTransport, T
 use greenroom::{
     Hook, NoArgs, PermissionDecision, Session, SessionBuilder, ToolContext, ToolDef, ToolServer, hook,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use crate::common::*;
@@ -56,12 +54,6 @@ impl SessionStore for OwnStore {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct Topic {
-    #[allow(dead_code, reason = "completed")]
-    topic: String,
-}
-
 /// Makes values, and hears of their drops.
 struct Fire {
     tell: mpsc::UnboundedSender<&'static str>,
@@ -90,10 +82,8 @@ impl Fire {
     }
 
     fn server(&mut self) -> ToolServer {
-        let [tool, blocking, raw, factory] =
-            ["tool", "blocking tool", "raw tool", "factory"].map(|name| self.burns(name));
-        let [prompt, resource, completion] =
-            ["prompt", "resource", "completion"].map(|name| self.burns(name));
+        let [tool, blocking, raw, resource, factory] =
+            ["tool", "blocking tool", "raw tool", "resource", "factory"].map(|name| self.burns(name));
         ToolServer::new("bench", "1.0.0")
             .tool("tool", "", move |_: NoArgs, _: ToolContext| {
                 let _ = &tool;
@@ -112,16 +102,6 @@ impl Fire {
                     async { "done" }
                 },
             ))
-            .prompt(
-                PromptDef::new("prompt", "", move |_: Topic, _: ToolContext| {
-                    let _ = &prompt;
-                    async { "done" }
-                })
-                .complete("topic", move |_: CompletionRequest, _: ToolContext| {
-                    let _ = &completion;
-                    async { Vec::<String>::new() }
-                }),
-            )
             .resource(ResourceDef::new("a://b", "b", move |_: ReadResource, _: ToolContext| {
                 let _ = &resource;
                 async { "done" }

@@ -10,7 +10,7 @@ use ::rmcp::model::{
 use ::rmcp::service::RequestContext;
 use ::rmcp::{ErrorData, RoleServer, ServerHandler};
 use greenroom::callback::{CallbackContext, DialogAnswer, ElicitationAnswer};
-use greenroom::mcp::{CompletionRequest, PromptDef, ReadResource, ResourceDef};
+use greenroom::mcp::{ReadResource, ResourceDef};
 use greenroom::permission::Answers;
 use greenroom::session::TestSession;
 use greenroom::testkit::{CliEnd, Fault};
@@ -33,11 +33,6 @@ fn id<S>(cx: &ToolContext<S>) -> String {
     cx.session_id().unwrap_or_else(|| "not known yet".into())
 }
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Topic {
-    topic: String,
-}
-
 /// A server whose every handler says who is calling.
 fn account() -> ToolServer {
     ToolServer::new("account", "1.0.0")
@@ -51,14 +46,6 @@ fn account() -> ToolServer {
             "user",
             async |_: ReadResource, cx: ToolContext<String>| user(&cx),
         ))
-        .prompt(
-            PromptDef::new("greet", "Greets", async |args: Topic, cx: ToolContext<String>| {
-                user(&cx).map(|user| format!("{user}, {}?", args.topic))
-            })
-            .complete("topic", async |_: CompletionRequest, cx: ToolContext<String>| {
-                user(&cx).map(|user| [user])
-            }),
-        )
         .state_with(async |cx: StateContext| Ok::<_, Error>(format!("the home of {}", cx.data::<User>()?.0)))
 }
 
@@ -85,14 +72,6 @@ async fn sessions_of_one_definition_side_by_side_see_their_own_data() {
             assert_eq!(text(&home), format!("the home of {name}"));
             let read = asked(end, "resources/read", json!({ "uri": "account://user" })).await;
             assert_eq!(read["contents"][0]["text"], *name);
-            let prompt = json!({ "name": "greet", "arguments": { "topic": "tea" } });
-            let filled = asked(end, "prompts/get", prompt).await;
-            assert_eq!(filled["messages"][0]["content"]["text"], format!("{name}, tea?"));
-            let typed = json!({
-                "ref": { "type": "ref/prompt", "name": "greet" }, "argument": { "name": "topic", "value": "" },
-            });
-            let completed = asked(end, "completion/complete", typed).await;
-            assert_eq!(completed["completion"]["values"], json!([name]));
         }
     }
     for (_, session, end) in sessions {

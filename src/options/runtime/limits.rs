@@ -37,9 +37,6 @@ with_defaults! {
         pub calls_per_server: usize = 16_384,
         /// Most unanswered requests of one tool server to the CLI. A further request is refused. Default: 256.
         pub mcp_requests_per_server: usize = 256,
-        /// Most resources of one tool server that the CLI may subscribe to. A further subscription is refused, and so is a
-        /// URI of more than 8 KiB. Default: 1,024.
-        pub subscriptions_per_server: usize = 1024,
         /// Most blocking handlers that run at once for each tool server; further calls wait. A handler that timed out
         /// occupies its thread until it returns. Default: 64.
         pub blocking_calls: usize = 64,

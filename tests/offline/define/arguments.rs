@@ -1,7 +1,6 @@
-//! Arguments of tools and prompts, as their handlers get them.
+//! Arguments of tools, as their handlers get them.
 
-use greenroom::mcp::PromptDef;
-use greenroom::{Session, ToolContext, ToolServer};
+use greenroom::{Session, ToolServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -85,48 +84,4 @@ async fn a_misfit_is_named_with_its_path() {
     let answer = server.handle(call).await.unwrap();
     let text = &answer["result"]["content"][0]["text"];
     assert_eq!(text, "Input validation error: missing field `path`", "no arguments are an empty object");
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Verse {
-    /// What it is about
-    topic: String,
-    lines: Option<u8>,
-    author: String,
-    #[serde(default)]
-    rhymes: bool,
-}
-
-fn poet() -> ToolServer {
-    let verse = async |Verse { topic, lines, author, rhymes }: Verse, _: ToolContext| {
-        format!("{topic} {lines:?} {author} {rhymes}")
-    };
-    ToolServer::new("poet", "1").prompt(PromptDef::new("verse", "A verse", verse))
-}
-
-async fn ask(method: &str, params: Value) -> Value {
-    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    poet().handle(message).await.unwrap()
-}
-
-#[tokio::test]
-async fn required_arguments_of_the_type_come_first() {
-    let list = ask("prompts/list", json!({})).await;
-    let arguments = list["result"]["prompts"][0]["arguments"].as_array().unwrap();
-    let names: Vec<_> = arguments
-        .iter()
-        .map(|argument| (argument["name"].as_str().unwrap(), argument["required"].as_bool().unwrap()))
-        .collect();
-    assert_eq!(names, [("topic", true), ("author", true), ("lines", false), ("rhymes", false)]);
-    assert_eq!(arguments[0]["description"], "What it is about");
-}
-
-#[tokio::test]
-async fn texts_become_numbers_and_booleans_where_the_type_has_them() {
-    let filled =
-        async |arguments: Value| ask("prompts/get", json!({"name": "verse", "arguments": arguments})).await;
-    let verse = filled(json!({"topic": "7", "author": "true", "lines": " 5 ", "rhymes": "true"})).await;
-    assert_eq!(verse["result"]["messages"][0]["content"]["text"], "7 Some(5) true true");
-    let misfit = filled(json!({"topic": "7", "author": "a", "lines": "many"})).await;
-    assert_eq!(misfit["error"]["code"], -32602, "{misfit}");
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use greenroom::mcp::PromptDef;
 use greenroom::testkit::ScriptedCli;
 use greenroom::tool::Tool;
 use greenroom::{ErrorKind, Session, ToolContext, ToolDef, ToolServer};
@@ -269,44 +268,4 @@ async fn a_type_whose_pattern_is_invalid_fails_the_start() {
         text.starts_with("tool 'odd' of server 'shop': its input schema is not a valid JSON Schema: "),
         "{text}"
     );
-
-    let prompt = PromptDef::new("odd", "", async |_: Odd, _: ToolContext| "");
-    let server = ToolServer::new("shop", "1.0.0").prompt(prompt);
-    let (transport, _listener) = ScriptedCli::by_hand();
-    let started = within(SOON, Session::builder().mcp_server(server).transport(transport).start()).await;
-    let text = started.unwrap_err().to_string();
-    assert!(
-        text.starts_with("prompt 'odd' of server 'shop': the schema of its arguments is not a "),
-        "{text}"
-    );
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Haiku {
-    #[schemars(length(min = 2))]
-    topic: String,
-    #[schemars(range(min = 3))]
-    lines: u8,
-}
-
-#[tokio::test]
-async fn the_arguments_of_a_prompt_keep_the_rules_of_their_type() {
-    let haiku = PromptDef::new("haiku", "A haiku", async |args: Haiku, _: ToolContext| {
-        format!("{} lines about {}", args.lines, args.topic)
-    });
-    let poet: ToolServer = ToolServer::new("poet", "1").prompt(haiku);
-    let get = async |lines: &str| {
-        let params = json!({ "name": "haiku", "arguments": { "topic": "tea", "lines": lines } });
-        poet.handle(json!({ "jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params }))
-            .await
-            .unwrap()
-    };
-    for lines in ["3", "3.0"] {
-        let answer = get(lines).await;
-        assert_eq!(answer["result"]["messages"][0]["content"]["text"], "3 lines about tea", "{answer}");
-    }
-    let answer = get("2").await;
-    assert_eq!(answer["error"]["code"], -32602);
-    let text = answer["error"]["message"].as_str().unwrap();
-    assert_eq!(text, "Input validation error: `lines`: 2 is less than the minimum of 3");
 }

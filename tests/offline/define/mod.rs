@@ -1,4 +1,4 @@
-//! Definitions of tools, resources and prompts: what handlers get, and what becomes of what they return.
+//! Definitions of tools and resources: what handlers get, and what becomes of what they return.
 
 mod arguments;
 mod constraints;

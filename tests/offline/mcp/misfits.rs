@@ -1,6 +1,6 @@
 //! Requests that do not have the shape of MCP: fields of another type, lists where an object belongs, names of 1 MB.
 
-use greenroom::mcp::{CompletionRequest, PromptDef, ReadResource, ResourceDef, ResourceTemplateDef};
+use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef};
 use greenroom::testkit::CliEnd;
 use greenroom::{Session, ToolContext, ToolServer};
 use schemars::JsonSchema;
@@ -26,10 +26,6 @@ fn server() -> ToolServer {
             "box",
             async |_: ReadResource, _: ToolContext| -> String { panic!("the lid is stuck") },
         ))
-        .prompt(
-            PromptDef::new("greet", "A greeting", async |echo: Echo, _: ToolContext| echo.text)
-                .complete("text", async |_: CompletionRequest, _: ToolContext| ["hello"]),
-        )
 }
 
 /// Sends a call as this line and returns its answer.
@@ -77,19 +73,8 @@ async fn parameters_by_position_are_refused() {
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     let says = "the parameters of 'tools/call' do not fit: invalid type: sequence, expected a JSON object";
     assert!(answer["error"]["message"].as_str().unwrap().starts_with(says), "{answer}");
-    for (method, params) in [
-        ("initialize", json!(["2025-11-25"])),
-        ("resources/read", json!(["shed://key"])),
-        ("prompts/get", json!(["greet", { "text": "hi" }])),
-        (
-            "completion/complete",
-            json!({ "ref": ["ref/prompt", "greet"], "argument": { "name": "text", "value": "h" } }),
-        ),
-        (
-            "completion/complete",
-            json!({ "ref": { "type": "ref/prompt", "name": "greet" }, "argument": ["text", "h"] }),
-        ),
-    ] {
+    for (method, params) in [("initialize", json!(["2025-11-25"])), ("resources/read", json!(["shed://key"]))]
+    {
         let answer = ask(&mut end, "shed", method, params).await;
         assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
     }
@@ -116,16 +101,6 @@ async fn errors_cut_names_of_1_mb() {
         ("tools/list", json!({ "cursor": long })),
         ("resources/read", json!({ "uri": long })),
         ("resources/read", json!({ "uri": format!("shed://box/{long}") })),
-        ("prompts/get", json!({ "name": long })),
-        (
-            "completion/complete",
-            json!({ "ref": { "type": "ref/prompt", "name": long }, "argument": { "name": "a", "value": "" } }),
-        ),
-        (
-            "completion/complete",
-            json!({ "ref": { "type": "ref/resource", "uri": long }, "argument": { "name": "a", "value": "" } }),
-        ),
-        ("completion/complete", json!({ "ref": { "type": long }, "argument": { "name": "a", "value": "" } })),
     ] {
         let id = end.mcp("shed", json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }));
         errors.push(rpc_answer(&mut end, &id).await["error"].take());

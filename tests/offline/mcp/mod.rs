@@ -1,5 +1,5 @@
 //! Features of in-process MCP servers beyond calls, on a CLI that the tests play: changes at run time, requests to
-//! the CLI, resources, prompts, completion, pages.
+//! the CLI, resources, pages.
 
 mod content;
 mod dynamic;

@@ -1,9 +1,8 @@
 //! The promises of a tool call hold for every other handler.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use greenroom::mcp::{CompletionRequest, PromptDef, ReadResource, ResourceDef, ResourceTemplateDef};
+use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef};
 use greenroom::testkit::{CliEnd, Fault};
 use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolContext, ToolServer};
 use serde_json::{Value, json};
@@ -23,7 +22,7 @@ fn server() -> (ToolServer, mpsc::UnboundedReceiver<&'static str>) {
             std::future::pending::<()>().await;
         }
     };
-    let (reads, completes) = (hang.clone(), hang.clone());
+    let reads = hang.clone();
     let server = ToolServer::new("odd", "1.0.0")
         .tool("quick", "Answers", async |_: NoArgs| "here")
         .resource(ResourceDef::new("odd://boom", "boom", async |_: ReadResource, _: ToolContext| -> String {
@@ -43,23 +42,18 @@ fn server() -> (ToolServer, mpsc::UnboundedReceiver<&'static str>) {
         .resource(ResourceDef::new("odd://fine", "fine", async |_: ReadResource, cx: ToolContext| {
             cx.generation().to_string()
         }))
-        .resource_template(
-            ResourceTemplateDef::new("odd://hang/{id}", "hang", move |_: ReadResource, cx: ToolContext| {
+        .resource_template(ResourceTemplateDef::new(
+            "odd://hang/{id}",
+            "hang",
+            move |_: ReadResource, cx: ToolContext| {
                 let hang = reads(cx);
                 async move {
                     hang.await;
                     "never"
                 }
-            })
-            .complete("id", move |_: CompletionRequest, cx: ToolContext| {
-                let hang = completes(cx);
-                async move {
-                    hang.await;
-                    ["never"]
-                }
-            }),
-        )
-        .prompt(PromptDef::raw("hang", "", [], move |_: BTreeMap<_, _>, cx: ToolContext| {
+            },
+        ))
+        .resource(ResourceDef::new("odd://wait", "wait", move |_: ReadResource, cx: ToolContext| {
             let hang = hang(cx);
             async move {
                 hang.await;
@@ -78,17 +72,7 @@ fn read(end: &mut CliEnd, id: u64, uri: &str) -> String {
 }
 
 fn hangs(end: &mut CliEnd) -> Vec<String> {
-    let reference = json!({ "type": "ref/resource", "uri": "odd://hang/{id}" });
-    vec![
-        read(end, 70, "odd://hang/1"),
-        ask(end, 71, "prompts/get", json!({ "name": "hang" })),
-        ask(
-            end,
-            72,
-            "completion/complete",
-            json!({ "ref": reference, "argument": { "name": "id", "value": "" } }),
-        ),
-    ]
+    vec![read(end, 70, "odd://hang/1"), read(end, 71, "odd://wait"), read(end, 72, "odd://hang/2")]
 }
 
 async fn hear(heard: &mut mpsc::UnboundedReceiver<&'static str>, what: &str, times: usize) {
@@ -145,7 +129,7 @@ async fn a_handler_that_hangs_delays_nobody_and_its_limit_answers_for_it() {
     let labels: Vec<_> =
         session.snapshot().await.unwrap().servers[0].calls.iter().map(|call| call.tool.clone()).collect();
     assert_eq!(labels.len(), 4, "{labels:?}");
-    assert!(labels.contains(&"prompts/get hang".to_owned()), "{labels:?}");
+    assert!(labels.contains(&"resources/read odd://wait".to_owned()), "{labels:?}");
     let answer = rpc_answer(&mut end, &limited).await;
     let message = "'resources/read odd://limit' did not finish within its limit of 2s";
     assert_eq!(answer["error"], json!({ "code": -32603, "message": message }));

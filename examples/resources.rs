@@ -1,38 +1,24 @@
-//! Offer resources and prompts besides tools.
+//! Offer resources besides tools.
 //!
 //! ```text
-//! cargo run --example resources_and_prompts                  # needs nothing but Rust
-//! cargo run --example resources_and_prompts -- --cli claude  # on the real CLI, with a scripted model
+//! cargo run --example resources                  # needs nothing but Rust
+//! cargo run --example resources -- --cli claude  # on the real CLI, with a scripted model
 //! ```
 //!
-//! The model lists the resources of a library and reads two of them, one by a template. Then the person uses a prompt
-//! of the library as a command. CLI 2.1.328 takes no prompts from in-process servers, so there the command reaches the
-//! model as typed.
+//! The model lists the resources of a library and reads two of them, one by a template. A third one is not there.
 
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 
 mod common;
 
 use common::Failure;
-use greenroom::mcp::{
-    CompletionRequest, PromptDef, ReadResource, ResourceDef, ResourceTemplateDef, RpcError,
-};
+use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef, RpcError};
 use greenroom::testkit::{ModelTurn, Script};
 use greenroom::{Session, ToolContext, ToolServer};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
 
 const BOOKS: [(&str, &str); 2] =
     [("dune", "A desert, a spice, a boy."), ("emma", "Handsome, clever, and rich, with a comfortable home.")];
-
-#[derive(Deserialize, JsonSchema)]
-struct Review {
-    /// The book
-    book: String,
-    /// Number of words
-    words: Option<u32>,
-}
 
 fn library() -> ToolServer {
     // A resource with a fixed text.
@@ -50,14 +36,8 @@ fn library() -> ToolServer {
             let found = BOOKS.iter().find(|(name, _)| *name == title);
             found.map(|(_, text)| *text).ok_or_else(|| RpcError::resource_not_found(&read.uri))
         },
-    )
-    .complete("title", async |_: CompletionRequest, _: ToolContext| BOOKS.map(|(title, _)| title));
-    // A prompt, which a person types as a command.
-    let review = PromptDef::new("review", "Review a book", async |args: Review, _: ToolContext| {
-        println!("  prompt review of {}", args.book);
-        format!("Review {} in {} words.", args.book, args.words.unwrap_or(20))
-    });
-    ToolServer::new("library", "1.0.0").resource(rules).resource(index).resource_template(book).prompt(review)
+    );
+    ToolServer::new("library", "1.0.0").resource(rules).resource(index).resource_template(book)
 }
 
 fn script() -> Script {
@@ -69,7 +49,6 @@ fn script() -> Script {
         .turn(read("library://books/emma"))
         .turn(read("library://books/ulysses"))
         .turn(ModelTurn::new().text("There are two books; Emma is about a comfortable home."))
-        .turn(ModelTurn::new().text("Dune: sand, spice, and a great deal of destiny."))
 }
 
 #[tokio::main]
@@ -80,16 +59,15 @@ async fn main() -> Result<(), Failure> {
         .allow_tool("ReadMcpResourceTool");
     let stage = common::start(builder, script()).await?;
 
-    for question in ["What is in the library?", "/mcp__library__review dune 8"] {
-        println!("you    > {question}");
-        let mut turn = stage.session.prompt(question).await?;
-        while let Some(message) = turn.next().await {
-            for result in message.tool_results() {
-                println!("  result {}", result.content.text());
-            }
+    let question = "What is in the library?";
+    println!("you    > {question}");
+    let mut turn = stage.session.prompt(question).await?;
+    while let Some(message) = turn.next().await {
+        for result in message.tool_results() {
+            println!("  result {}", result.content.text());
         }
-        println!("model  > {}", turn.outcome().await?.text().unwrap_or_default());
     }
+    println!("model  > {}", turn.outcome().await?.text().unwrap_or_default());
     stage.session.stop().await?;
     Ok(())
 }
