@@ -1,12 +1,10 @@
-//! Messages that nobody reads wait, in memory and then in a file, and hold up nothing; admission is bounded.
+//! Messages that nobody reads wait and hold up nothing; admission is bounded.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::common::*;
-use crate::wait::found;
-use greenroom::options::{Limits, UnreadPartials};
+use greenroom::options::UnreadPartials;
 use greenroom::report::ConversationSnapshot;
 use greenroom::testkit::CliEnd;
 use greenroom::{Error, ErrorKind, Event, NoArgs, Outcome, Session, SessionBuilder, ToolServer, Turn};
@@ -17,12 +15,9 @@ fn server(name: &str) -> ToolServer {
     ToolServer::new(name, "1").tool("ping", "Answers", async |_: NoArgs| "pong")
 }
 
-/// A session that keeps 100 kB of unread messages in memory and writes the rest to files in `dir`.
-fn narrow(dir: &Path) -> SessionBuilder {
-    Session::builder().mcp_server(server("one")).configure(|options| {
-        options.limits.unread_bytes = 100_000;
-        options.spill_dir = Some(dir.to_owned());
-    })
+/// A session that keeps so many bytes of unread messages.
+fn keeping(bytes: usize) -> SessionBuilder {
+    Session::builder().mcp_server(server("one")).configure(|options| options.limits.unread_bytes = bytes)
 }
 
 /// Starts a turn. Returns it, and the prompt that the CLI got.
@@ -87,19 +82,13 @@ async fn exchange(session: &Session, end: &mut CliEnd, text: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_reads_nothing_holds_up_no_call_and_loses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let (session, mut end, _listener) = start_by_hand(narrow(dir.path())).await;
-    let limits = Limits { unread_bytes: 100_000, ..Limits::default() };
+    let (session, mut end, _listener) = start_by_hand(keeping(64 << 20)).await;
     let (mut turn, given) = begin(&session, &mut end, "talk").await;
     let mut calls = HashSet::new();
     for number in 0..100_000 {
         chatter(&mut end, number, 20);
         if number % 100 == 0 {
             calls.insert(end.call_tool("one", "ping", json!({})));
-        }
-        if number % 10_000 == 0 {
-            let unread = conversation(&session).await.unread_bytes;
-            assert!(unread <= limits.unread_bytes + limits.spilling_bytes, "{unread}");
         }
     }
     while !calls.is_empty() {
@@ -110,10 +99,8 @@ async fn a_consumer_that_reads_nothing_holds_up_no_call_and_loses_nothing() {
         }
     }
     // The calls have overtaken messages.
-    settled(&mut end).await;
-    let standing = until(&session, |now| now.unread_bytes <= limits.unread_bytes).await;
-    assert!(standing.spilled_bytes > 5_000_000, "{standing:?}");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the file has a name");
+    let standing = all_taken_in(&session, &mut end).await;
+    assert!(standing.unread_bytes > 5_000_000, "{standing:?}");
 
     end.finish_turn(&given, "over");
     for number in 0..100_000 {
@@ -129,18 +116,16 @@ async fn a_consumer_that_reads_nothing_holds_up_no_call_and_loses_nothing() {
 
 #[tokio::test]
 async fn what_is_read_late_and_what_comes_meanwhile_stay_in_order() {
-    let dir = tempfile::tempdir().unwrap();
-    let builder = narrow(dir.path()).configure(|options| options.limits.spilled_bytes = 300_000);
-    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let (session, mut end, _listener) = start_by_hand(keeping(300_000)).await;
     let (mut turn, given) = begin(&session, &mut end, "talk").await;
     let (mut sent, mut read) = (0, 0);
-    // Three times the file's size goes through it, so its space is reused.
+    // More than three times the bound, and never more than it at a time.
     for _ in 0..10 {
         for _ in 0..100 {
             chatter(&mut end, sent, 1000);
             sent += 1;
         }
-        until(&session, |now| now.unread_bytes <= 100_000 && now.spilled_bytes > 0).await;
+        all_taken_in(&session, &mut end).await;
         while read + 150 < sent {
             reads(&mut turn, read).await;
             read += 1;
@@ -157,7 +142,7 @@ async fn what_is_read_late_and_what_comes_meanwhile_stay_in_order() {
         reads(&mut turn, read).await;
         read += 1;
     }
-    until(&session, |now| now.unread_bytes == 0 && now.spilled_bytes == 0).await;
+    assert_eq!(conversation(&session).await.unread_bytes, 0);
     chatter(&mut end, sent, 10);
     reads(&mut turn, sent).await;
     end.finish_turn(&given, "over");
@@ -166,10 +151,8 @@ async fn what_is_read_late_and_what_comes_meanwhile_stay_in_order() {
 }
 
 #[tokio::test]
-async fn past_both_bounds_the_turn_ends_and_the_next_prompt_works() {
-    let dir = tempfile::tempdir().unwrap();
-    let builder = narrow(dir.path()).configure(|options| options.limits.spilled_bytes = 200_000);
-    let (session, mut end, _listener) = start_by_hand(builder).await;
+async fn past_the_bound_the_turn_ends_and_the_next_prompt_works() {
+    let (session, mut end, _listener) = start_by_hand(keeping(300_000)).await;
     let (mut turn, given) = begin(&session, &mut end, "talk").await;
     for number in 0..400 {
         chatter(&mut end, number, 1000);
@@ -181,54 +164,13 @@ async fn past_both_bounds_the_turn_ends_and_the_next_prompt_works() {
         assert_eq!(message.field("number"), Some(json!(read)));
         read += 1;
     }
-    // Each takes 1,100 bytes and a little.
-    assert!((230..275).contains(&read), "{read}");
+    // Each takes 1,000 bytes and a little.
+    assert!((270..300).contains(&read), "{read}");
     let error = failure(&mut turn).await;
     assert_eq!(error.kind(), ErrorKind::Overflow);
-    assert!(error.is_caller() && error.help().unwrap().contains("limits.spilled_bytes"), "{error}");
-    assert!(
-        error.to_string().contains("100000 bytes of them were waiting in memory and 200000 in a file"),
-        "{error}"
-    );
-    assert!(counters(&session).await.unread_messages > 100);
-    end.finish_turn(&given, "too late");
-    exchange(&session, &mut end, "next").await;
-    stop(session, end).await;
-}
-
-#[tokio::test]
-async fn an_unwritable_spill_folder_ends_only_the_turn_with_the_reason() {
-    let dir = tempfile::tempdir().unwrap();
-    let gone = dir.path().join("gone");
-    let (session, mut end, _listener) = start_by_hand(narrow(&gone)).await;
-    let (mut turn, given) = begin(&session, &mut end, "talk").await;
-    let mut sent = 0;
-    let failed = async {
-        loop {
-            for _ in 0..10 {
-                chatter(&mut end, sent, 1000);
-                sent += 1;
-            }
-            ping(&mut end, "one").await;
-            if counters(&session).await.unread_messages > 0 {
-                break;
-            }
-        }
-    };
-    within(SOON, failed).await;
-    let mut read = 0;
-    while let Some(message) = within(SOON, turn.next()).await {
-        assert_eq!(message.field("number"), Some(json!(read)));
-        read += 1;
-    }
-    assert!(read > 85, "what waits in memory is there: {read}");
-    let error = failure(&mut turn).await;
-    assert_eq!(error.kind(), ErrorKind::Overflow);
-    assert!(
-        error.to_string().contains("cannot be written") && error.help().unwrap().contains("spill_dir"),
-        "{error}"
-    );
-    assert!(std::error::Error::source(&error).is_some());
+    assert!(error.is_caller() && error.help().unwrap().contains("limits.unread_bytes"), "{error}");
+    assert!(error.to_string().contains("300000 bytes of them were waiting"), "{error}");
+    assert!(counters(&session).await.unread_messages >= 100);
     end.finish_turn(&given, "too late");
     exchange(&session, &mut end, "next").await;
     stop(session, end).await;
@@ -236,49 +178,33 @@ async fn an_unwritable_spill_folder_ends_only_the_turn_with_the_reason() {
 
 #[tokio::test]
 async fn an_outcome_that_is_asked_for_late_drops_what_waits() {
-    let dir = tempfile::tempdir().unwrap();
-    let (session, mut end, _listener) = start_by_hand(narrow(dir.path())).await;
+    let (session, mut end, _listener) = start_by_hand(keeping(1 << 20)).await;
     let (mut turn, given) = begin(&session, &mut end, "talk").await;
     for number in 0..500 {
         chatter(&mut end, number, 1000);
     }
-    until(&session, |now| now.spilled_bytes > 300_000).await;
+    assert!(all_taken_in(&session, &mut end).await.unread_bytes > 500_000);
     let (outcome, ()) = tokio::join!(within(SOON, turn.outcome()), async {
-        until(&session, |now| now.unread_bytes == 0 && now.spilled_bytes == 0).await;
+        until(&session, |now| now.unread_bytes == 0).await;
         end.finish_turn(&given, "over");
     });
     assert_eq!(outcome.unwrap().text(), Some("over"));
     stop(session, end).await;
 }
 
-/// The files of this folder that this process has open, with a name or without.
-#[cfg(target_os = "linux")]
-fn open_files(dir: &Path) -> usize {
-    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    open.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|file| file.starts_with(dir))).count()
-}
-
-#[cfg(target_os = "linux")]
 #[tokio::test]
-async fn dropping_the_turn_leaves_no_file_behind() {
-    let dir = tempfile::tempdir().unwrap();
-    let (session, mut end, _listener) = start_by_hand(narrow(dir.path())).await;
+async fn a_turn_without_a_reader_keeps_no_messages() {
+    let (session, mut end, _listener) = start_by_hand(keeping(1 << 20)).await;
     let (turn, given) = begin(&session, &mut end, "talk").await;
     for number in 0..500 {
         chatter(&mut end, number, 1000);
     }
-    until(&session, |now| now.spilled_bytes > 300_000).await;
-    assert_eq!(open_files(dir.path()), 1);
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    assert!(all_taken_in(&session, &mut end).await.unread_bytes > 500_000);
     drop(turn);
-    found("the end of the file", || (open_files(dir.path()) == 0).then_some(())).await;
-    // Nobody reads, so nothing is kept.
     for number in 0..500 {
         chatter(&mut end, number, 1000);
     }
-    ping(&mut end, "one").await;
-    let standing = all_taken_in(&session, &mut end).await;
-    assert_eq!((standing.unread_bytes, standing.spilled_bytes), (0, 0));
+    assert_eq!(all_taken_in(&session, &mut end).await.unread_bytes, 0);
     end.finish_turn(&given, "over");
     exchange(&session, &mut end, "next").await;
     stop(session, end).await;
@@ -286,8 +212,7 @@ async fn dropping_the_turn_leaves_no_file_behind() {
 
 #[tokio::test]
 async fn a_consumer_that_has_stopped_for_ever_holds_up_no_stop() {
-    let dir = tempfile::tempdir().unwrap();
-    let (session, mut end, _listener) = start_by_hand(narrow(dir.path())).await;
+    let (session, mut end, _listener) = start_by_hand(keeping(16 << 20)).await;
     let (mut turn, _) = begin(&session, &mut end, "talk").await;
     for number in 0..5000 {
         chatter(&mut end, number, 1000);
@@ -306,7 +231,6 @@ async fn a_consumer_that_has_stopped_for_ever_holds_up_no_stop() {
 async fn partial_messages_go_first_by_choice_and_the_reader_is_told_where() {
     let builder = Session::builder().configure(|options| {
         options.limits.unread_bytes = 20_000;
-        options.limits.spilled_bytes = 0;
         options.unread_partials = UnreadPartials::DropFirst;
     });
     let (session, mut end, _listener) = start_by_hand(builder).await;

@@ -123,7 +123,6 @@ async fn a_turn_that_the_cli_gave_up_fails_with_what_it_said() {
 async fn unread_messages_end_the_turn_at_their_bound_and_nothing_else() {
     let builder = builder().configure(|options| {
         options.limits.unread_bytes = 10_000;
-        options.limits.spilled_bytes = 0;
     });
     let (session, mut end, _listener) = start_by_hand(builder).await;
     let mut turn = prompt(&session, "talk").await;

@@ -222,7 +222,6 @@ fn piece(text: &str) -> Value {
 async fn a_turn_is_read_as_it_is_written_whatever_was_dropped_of_it() {
     let builder = Session::builder().configure(|options| {
         options.limits.unread_bytes = 20_000;
-        options.limits.spilled_bytes = 0;
         options.include_partial_messages = true;
         options.unread_partials = UnreadPartials::DropFirst;
     });

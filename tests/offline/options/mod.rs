@@ -47,7 +47,7 @@ impl Row {
 }
 
 /// Options of the host alone: they do not change how the CLI is started.
-const OF_THE_HOST: [&str; 14] = [
+const OF_THE_HOST: [&str; 13] = [
     "allow_old_cli",
     "containment",
     "limits",
@@ -55,7 +55,6 @@ const OF_THE_HOST: [&str; 14] = [
     "mcp_registration",
     "restarts",
     "resume_ladder",
-    "spill_dir",
     "store",
     "timeouts",
     "trace_payloads",
