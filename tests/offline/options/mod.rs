@@ -9,7 +9,11 @@ use greenroom::{ErrorKind, Options, PermissionDecision, Session};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+mod cli_version;
+mod delivery;
+mod environment;
 mod json;
+mod mistakes;
 mod refused;
 
 const UUID: &str = "9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11";

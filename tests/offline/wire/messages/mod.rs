@@ -42,7 +42,7 @@ fn refused_option() -> Error {
 /// Parses a frame as a message of this type.
 macro_rules! view {
     ($variant:ident, $value:expr) => {
-        match crate::messages::parse(&$value) {
+        match crate::wire::messages::parse(&$value) {
             greenroom::Message::$variant(message) => message,
             other => panic!("{other:?}"),
         }

@@ -7,8 +7,8 @@ use greenroom::testkit::{Script, ScriptedCli};
 use greenroom::{ErrorKind, NoArgs, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
 use serde_json::{Value, json};
 
-use super::common::{SOON, within};
-use super::timeline;
+use crate::common::{SOON, within};
+use crate::timeline;
 
 /// The text of a start that is refused before a CLI is started.
 async fn refused(builder: SessionBuilder) -> String {

@@ -17,7 +17,7 @@ async fn text_of(waits: impl Future<Output = ()>) -> String {
 async fn a_wait_that_is_over_says_for_what_and_where() {
     let text = text_of(in_time("the spring", std::future::pending())).await;
     assert!(text.starts_with("the spring: not within "), "{text}");
-    assert!(text.contains("tests/offline/waits.rs:") && text.contains("pending())"), "{text}");
+    assert!(text.contains("tests/offline/testkit/waits.rs:") && text.contains("pending())"), "{text}");
     let text = text_of(within(SOON, std::future::pending())).await;
     assert!(text.starts_with("not within 300s: ") && text.contains("within(SOON, "), "{text}");
 }
