@@ -484,14 +484,14 @@ need_python_sdk() {
   export GREENROOM_PYTHON=$venv/bin/python
 }
 
-# Every name of both SDKs has a row in docs/coverage.tsv, and every field has a counterpart or a row in
+# Every name of both SDKs has a row in tests/coverage/table.tsv, and every field has a counterpart or a row in
 # tests/coverage/fields.tsv. Names of other versions have to be looked at first.
 step_sdk_names() {
   need_cli
   need_python_sdk
   "$GREENROOM_PYTHON" tests/coverage/extract.py ".cli/node_modules/$sdk/sdk.d.ts" >"$scratch/names"
   diff tests/coverage/names.tsv "$scratch/names" ||
-    fail 'the SDKs have other names than tests/coverage/names.tsv: put these there, and a row for each into docs/coverage.tsv, or tests/coverage/fields.tsv for a field'
+    fail 'the SDKs have other names than tests/coverage/names.tsv: put these there, and a row for each into tests/coverage/table.tsv, or tests/coverage/fields.tsv for a field'
 }
 
 postgres_programs() {

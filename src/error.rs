@@ -77,8 +77,7 @@ pub enum ErrorKind {
     Timeout,
     /// A bound of [`Limits`](crate::options::Limits) was reached, and nothing was accepted: try again later. Caller.
     AtCapacity,
-    /// Messages of a turn were not read, and had no more room: a bound was reached, or the temporary file could not be
-    /// written (then the source is the `std::io::Error`). Caller.
+    /// Messages of a turn were not read, and reached [`Limits::unread_bytes`](crate::options::Limits::unread_bytes). Caller.
     Overflow,
     /// The session has no running CLI at the moment, because it starts or recovers: try again later. CLI.
     NotReady,

@@ -127,7 +127,7 @@ pub struct McpDispatch(McpSession);
 impl McpDispatch {
     /// A new session.
     pub fn new(server: &ToolServer) -> Self {
-        Self(McpSession::new(Arc::new(server.spec().clone()), 16))
+        Self(McpSession::new(Arc::new(server.spec().clone())))
     }
 
     /// Whether the JSON-RPC message is a tool call.

@@ -60,7 +60,7 @@
 //! | [`report`] | the stream of [`Event`]s, the parts of a [`Snapshot`], counters, why a CLI exited |
 //! | [`requests`] | parameters and answers of requests to the CLI; [`Session::requests`] sends those that few programs need |
 //! | [`tool`] | results, annotations, policies; a [`ServerHandle`](tool::ServerHandle) changes a server while it runs |
-//! | [`mcp`] | resources, prompts and completion, which a tool server may offer as well |
+//! | [`mcp`] | resources, which a tool server may offer as well |
 //! | [`permission`] | questions of the model, rules, changes of rules |
 //! | [`hook`] | the 33 hook events with their inputs and outputs |
 //! | [`callback`] | what all handlers but tools get and return; elicitations and dialogs |
@@ -93,8 +93,7 @@
 //! | [Sessions and resume](https://docs.rs/crate/greenroom/latest/source/docs/sessions-and-resume.md) | read turns; survive crashes; resume and fork conversations; count the cost |
 //! | [Embedding](https://docs.rs/crate/greenroom/latest/source/docs/embedding.md) | bound, watch and stop sessions; run them under actors of yours |
 //! | [Run it in a service](https://docs.rs/crate/greenroom/latest/source/docs/service.md) | serve many users; deploy |
-//! | [Testing](https://docs.rs/crate/greenroom/latest/source/docs/testing.md) | test tools and agents without a CLI |
-//! | [Fault injection](https://docs.rs/crate/greenroom/latest/source/docs/fault-injection.md) | cancel, kill and crash on purpose |
+//! | [Testing](https://docs.rs/crate/greenroom/latest/source/docs/testing.md) | test tools and agents without a CLI; cancel, kill and crash on purpose |
 //! | [Versions of the CLI](https://docs.rs/crate/greenroom/latest/source/docs/cli-versions.md) | choose the version of `claude` to install |
 //! | [Troubleshooting](https://docs.rs/crate/greenroom/latest/source/docs/troubleshooting.md) | find the text of an error, its cause, and what to do |
 //! | [Coming from the SDKs](https://docs.rs/crate/greenroom/latest/source/docs/coming-from-the-sdks.md) | find the name of the Python and TypeScript SDKs here |
@@ -171,7 +170,6 @@ doc_tests! {
     Readme: "../README.md";
     ComingFromTheSdks: "../docs/coming-from-the-sdks.md";
     ServiceGuide: "../docs/service.md";
-    #[cfg(feature = "testkit")] FaultInjection: "../docs/fault-injection.md";
     #[cfg(feature = "testkit")] ToolsGuide: "../docs/tools.md";
     #[cfg(feature = "testkit")] PermissionsGuide: "../docs/permissions.md";
     #[cfg(feature = "testkit")] HooksGuide: "../docs/hooks.md";

@@ -1,29 +1,25 @@
-//! Offer resources, prompts and completion in an in-process MCP server.
+//! Offer resources in an in-process MCP server.
 //!
-//! Add resources and prompts to a [`ToolServer`](crate::ToolServer) like tools, or to a running server with a
+//! Add resources to a [`ToolServer`](crate::ToolServer) like tools, or to a running server with a
 //! [`ServerHandle`](crate::tool::ServerHandle). Their handlers share the server's state and have the promises of a tool
 //! call.
 //!
 //! CLI 2.1.328 was seen to use them as follows. The model lists resources with `ListMcpResourcesTool` and reads them
 //! with `ReadMcpResourceTool`; it can also read the URI of a template, although templates are not listed. Bytes are
-//! saved to a file whose path the model reads. The CLI subscribes to nothing, completes nothing, and uses no prompts of
-//! in-process servers.
+//! saved to a file whose path the model reads.
+//!
+//! A `ToolServer` has no prompts, completion and subscriptions of MCP, because the CLI asks in-process servers for none
+//! of them. With the feature `rmcp` you can mount a handler of the crate `rmcp`, which may offer all of MCP.
 //!
 //! ```
-//! use greenroom::mcp::{PromptDef, ReadResource, ResourceDef, ResourceTemplateDef};
+//! use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef};
 //! use greenroom::{ToolContext, ToolServer};
 //! use serde_json::json;
-//!
-//! #[derive(serde::Deserialize, schemars::JsonSchema)]
-//! struct Review { file: String }
 //!
 //! let server: ToolServer = ToolServer::new("code", "1.0.0")
 //!     .resource(ResourceDef::text("code://style", "style", "Four spaces.").mime_type("text/plain"))
 //!     .resource_template(ResourceTemplateDef::new("code://file/{+path}", "file", async |read: ReadResource, _: ToolContext| {
 //!         format!("the contents of {}", read.variable("path").unwrap_or_default())
-//!     }))
-//!     .prompt(PromptDef::new("review", "Review a file", async |args: Review, _: ToolContext| {
-//!         format!("Review {} by the style guide.", args.file)
 //!     }));
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -35,9 +31,6 @@
 //! ```
 
 pub use crate::tool::define::about::{Annotations, Icon, Role};
-pub use crate::tool::define::completion::{Completion, CompletionRequest, IntoCompletion};
-pub use crate::tool::define::prompt::PromptDef;
-pub use crate::tool::define::prompt_message::{GetPromptResult, IntoPrompt, PromptArgument, PromptMessage};
 pub use crate::tool::define::resource::{IntoResourceContents, ReadResource, ResourceDef};
 pub use crate::tool::define::template::ResourceTemplateDef;
 pub use crate::wire::{ResourceContents, RpcError};

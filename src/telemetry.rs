@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `turn` | `completed`, `interrupted`, `failed`, `not_started` |
 //! | `control_request` | `answered`, `cancelled`, `refused`, `orphaned`; for requests to the CLI also `timed_out` and `withdrawn` |
-//! | `mcp_request` (handlers of resources, prompts and completion) | `ok`, `error`, `panic`; empty if it was cancelled or aborted |
+//! | `mcp_request` (handlers of resources) | `ok`, `error`, `panic`; empty if it was cancelled or aborted |
 //! | `tool_call` | `ok`, `error` (the handler said so), `bad_arguments`, `panic`; empty if it was cancelled or aborted |
 //!
 //! Arguments and results of tools may be secret. They are recorded only with

@@ -244,9 +244,6 @@ pub struct Options {
     pub resume_ladder: ResumeLadder,
     /// The fate of partial messages that nobody reads. Default: [`UnreadPartials::Keep`].
     pub unread_partials: UnreadPartials,
-    /// The folder for temporary files with unread messages ([`Limits::spilled_bytes`]). Default: the system's folder
-    /// for temporary files.
-    pub spill_dir: Option<PathBuf>,
 
     /// The folder for the lock files that keep two live sessions out of one conversation
     /// ([`ErrorKind::SessionInUse`](crate::ErrorKind::SessionInUse)). Default: the first of these folders that does not

@@ -99,10 +99,8 @@ pub struct ConversationSnapshot {
     pub queued: usize,
     /// Messages into the running turn ([`Session::steer`](crate::Session::steer)) whose fate is still open.
     pub steering: usize,
-    /// Unread messages of the running turn in memory, in bytes of JSON, including messages on their way to the file.
+    /// Unread messages of the running turn, in bytes of JSON.
     pub unread_bytes: usize,
-    /// Unread messages of the running turn in a temporary file.
-    pub spilled_bytes: u64,
     /// Nothing runs in the foreground or the background of the CLI.
     pub idle: bool,
     /// Running background tasks of the CLI, of which 16,384 are counted at most.

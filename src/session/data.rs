@@ -5,7 +5,7 @@ use crate::guardian::Watchdog;
 
 impl SessionBuilder {
     /// Gives the session a value of the application, such as its user or its tenant, so that definitions of tools and
-    /// handlers can be shared by many sessions. Tools, resources, prompts, completions, hooks, permission handlers and
+    /// handlers can be shared by many sessions. Tools, resources, hooks, permission handlers and
     /// factories of states find it by its type, with `cx.data::<T>()`.
     ///
     /// A second value of the same type replaces the first: give each kind of data a type of its own. The value is

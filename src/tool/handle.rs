@@ -8,7 +8,6 @@ use serde_json::value::to_raw_value;
 use tokio_util::sync::CancellationToken;
 
 use super::define::def::ToolDef;
-use super::define::prompt::PromptDef;
 use super::define::resource::ResourceDef;
 use super::define::template::ResourceTemplateDef;
 use super::run::context::ToolContext;
@@ -25,8 +24,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// server and of the CLI. Calls in flight are not affected.
 ///
 /// CLI 2.1.328 asks for the list of tools again at once, so that the model has a new tool in its next request or the
-/// one after, and for the list of resources when the model wants it. A CLI asks for resources and prompts only if the
-/// server announced them when the two met: see [`ToolServer::dynamic_resources`](crate::ToolServer::dynamic_resources).
+/// one after, and for the list of resources when the model wants it. A CLI asks for resources only if the server
+/// announced them when the two met: see [`ToolServer::dynamic_resources`](crate::ToolServer::dynamic_resources).
 ///
 /// ```
 /// use greenroom::{NoArgs, Session, ToolDef, ToolServer};
@@ -66,14 +65,6 @@ impl ServerHandle {
     pub fn tools(&self) -> Vec<String> {
         let lists = self.spec.registry.snapshot();
         lists.tools.iter().filter(|tool| tool.enabled).map(|tool| tool.definition.name.clone()).collect()
-    }
-
-    /// Tells the CLI that the contents of a resource changed (`notifications/resources/updated`), if the CLI has
-    /// subscribed to it. Waits when many notifications are queued; does nothing while there is no CLI.
-    pub async fn resource_updated(&self, uri: &str) {
-        if self.spec.registry.is_subscribed(uri) {
-            self.notify("notifications/resources/updated", serde_json::json!({ "uri": uri })).await;
-        }
     }
 
     /// Sends a log message to the CLI, unless the CLI wants only more severe ones. Waits when many notifications are
@@ -154,7 +145,6 @@ impl ServerHandle {
     changes!("resource", uri, ResourceDef in resources: add_resource, remove_resource, enable_resource, disable_resource);
     changes!("resource template", uri_template, ResourceTemplateDef in templates:
         add_resource_template, remove_resource_template, enable_resource_template, disable_resource_template);
-    changes!("prompt", name, PromptDef in prompts: add_prompt, remove_prompt, enable_prompt, disable_prompt);
 }
 
 impl fmt::Debug for ServerHandle {

@@ -2,8 +2,8 @@
 //!
 //! A [`ToolServer`](crate::ToolServer) is a definition: a name, tools, and how to make the state that their handlers share.
 //! A session runs it as an actor; [`ToolServer::call`](crate::ToolServer::call) and
-//! [`ToolServer::handle`](crate::ToolServer::handle) run it without a session, in a unit test. Resources, prompts and
-//! completion are in [`mcp`](crate::mcp).
+//! [`ToolServer::handle`](crate::ToolServer::handle) run it without a session, in a unit test. Resources are in
+//! [`mcp`](crate::mcp).
 //!
 //! | type | use it to |
 //! |---|---|
@@ -19,7 +19,7 @@
 // - `run`: finds and runs the handler of a request: `run::dispatch` (requests), `run::instance` (tool calls)
 // - `spec`: a server as a session runs it; `state`: how its state is made; `registry` and `list`: what it offers now;
 //   `policy`: permissions
-// - `define`: definitions of tools, resources, prompts and completions
+// - `define`: definitions of tools and resources
 // - `run::context`, `run::peer`, `run::erased`: what handlers get, and handlers without their types
 
 pub(crate) mod define;
@@ -34,13 +34,11 @@ pub(crate) mod state;
 
 pub use crate::wire::{CallToolResult, Content};
 pub(crate) use define::about::{Annotations, Icon};
-pub(crate) use define::completion::{CompletionRequest, IntoCompletion};
 pub use define::def::Tool;
 pub use define::definition::ToolAnnotations;
 pub use define::handler::{ArgumentsSchema, ReadArguments, ToolHandler};
 pub use handle::ServerHandle;
 pub use policy::ToolPolicy;
-pub(crate) use run::context::ToolContext;
 pub use run::log_level::LogLevel;
 pub use run::peer::RequestError;
 pub use server::CompleteServer;

@@ -1,17 +1,15 @@
-//! The lists of a server: tools, resources, resource templates and prompts.
+//! The lists of a server: tools, resources and resource templates.
 //!
 //! A [`Registry`] belongs to one server in one session. It outlives the server's actor and the CLI, so changes at run
 //! time survive a restart of either. The actor works on a snapshot ([`Lists`]), so a tool call takes no lock; each
 //! change wakes the actor, which takes a new snapshot.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
 use super::define::definition::ToolDefinition;
-use super::define::prompt::PromptDefinition;
 use super::define::resource::ResourceDefinition;
 use super::define::template::TemplateDefinition;
 use super::list::{List, Listable};
@@ -26,11 +24,8 @@ pub(crate) struct Lists {
     pub(crate) tools: List<ToolDefinition>,
     pub(crate) resources: List<ResourceDefinition>,
     pub(crate) templates: List<TemplateDefinition>,
-    pub(crate) prompts: List<PromptDefinition>,
     /// Announces resources even if there are none yet.
     pub(crate) resources_to_come: bool,
-    /// Announces prompts even if there are none yet.
-    pub(crate) prompts_to_come: bool,
 }
 
 /// Number of changes for each kind of list with a notification of its own.
@@ -38,56 +33,32 @@ pub(crate) struct Lists {
 pub(crate) struct Revisions {
     tools: u64,
     resources: u64,
-    prompts: u64,
 }
 
 impl Lists {
     pub(crate) fn is_empty(&self) -> bool {
-        self.tools.is_empty()
-            && self.resources.is_empty()
-            && self.templates.is_empty()
-            && self.prompts.is_empty()
+        self.tools.is_empty() && self.resources.is_empty() && self.templates.is_empty()
     }
 
     pub(crate) fn validate(&self, server: &str) -> Result<()> {
         self.tools.validate(server)?;
         self.resources.validate(server)?;
-        self.templates.validate(server)?;
-        self.prompts.validate(server)
+        self.templates.validate(server)
     }
 
     pub(crate) fn revisions(&self) -> Revisions {
-        Revisions {
-            tools: self.tools.revision,
-            resources: self.resources.revision + self.templates.revision,
-            prompts: self.prompts.revision,
-        }
+        Revisions { tools: self.tools.revision, resources: self.resources.revision + self.templates.revision }
     }
 
     pub(crate) fn offers_resources(&self) -> bool {
         self.resources_to_come || !self.resources.is_empty() || !self.templates.is_empty()
     }
 
-    pub(crate) fn offers_prompts(&self) -> bool {
-        self.prompts_to_come || !self.prompts.is_empty()
-    }
-
-    pub(crate) fn offers_completions(&self) -> bool {
-        self.prompts.iter().any(|prompt| !prompt.definition.completers.is_empty())
-            || self.templates.iter().any(|template| !template.definition.completers.is_empty())
-    }
-
     /// The capabilities for `initialize`.
     pub(crate) fn capabilities(&self) -> Value {
         let mut capabilities = json!({ "logging": {}, "tools": { "listChanged": true } });
         if self.offers_resources() {
-            capabilities["resources"] = json!({ "subscribe": true, "listChanged": true });
-        }
-        if self.offers_prompts() {
-            capabilities["prompts"] = json!({ "listChanged": true });
-        }
-        if self.offers_completions() {
-            capabilities["completions"] = json!({});
+            capabilities["resources"] = json!({ "listChanged": true });
         }
         capabilities
     }
@@ -97,7 +68,6 @@ impl Lists {
         self.tools.bind(index);
         self.resources.bind(index);
         self.templates.bind(index);
-        self.prompts.bind(index);
     }
 }
 
@@ -107,7 +77,6 @@ impl Revisions {
         [
             (self.tools != known.tools).then_some("notifications/tools/list_changed"),
             (self.resources != known.resources).then_some("notifications/resources/list_changed"),
-            (self.prompts != known.prompts).then_some("notifications/prompts/list_changed"),
         ]
         .into_iter()
         .flatten()
@@ -129,7 +98,6 @@ pub(crate) struct Registry {
     announced: Mutex<Option<Revisions>>,
     /// The current CLI.
     peer: Mutex<Option<Arc<dyn Peer>>>,
-    subscriptions: Mutex<HashSet<String>>,
 }
 
 impl Clone for Registry {
@@ -237,11 +205,10 @@ impl Registry {
         self.snapshot()
     }
 
-    /// A CLI meets the server, by a manifest or `initialize`, and knows these lists. It has no subscriptions and no log
-    /// level yet.
+    /// A CLI meets the server, by a manifest or `initialize`, and knows these lists. It has set no
+    /// log level yet.
     pub(crate) fn announce(&self, lists: &Lists) {
         *lock(&self.announced) = Some(lists.revisions());
-        lock(&self.subscriptions).clear();
         self.log_level.reset();
     }
 
@@ -257,24 +224,6 @@ impl Registry {
 
     pub(crate) fn peer(&self) -> Option<Arc<dyn Peer>> {
         lock(&self.peer).clone()
-    }
-
-    /// Adds a subscription; false if there are `most` already.
-    pub(crate) fn subscribe(&self, uri: &str, most: usize) -> bool {
-        let mut subscriptions = lock(&self.subscriptions);
-        if subscriptions.len() >= most && !subscriptions.contains(uri) {
-            return false;
-        }
-        subscriptions.insert(uri.to_owned());
-        true
-    }
-
-    pub(crate) fn unsubscribe(&self, uri: &str) {
-        lock(&self.subscriptions).remove(uri);
-    }
-
-    pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
-        lock(&self.subscriptions).contains(uri)
     }
 }
 

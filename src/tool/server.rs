@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use super::define::about::{About, builder_methods};
 use super::define::def::ToolDef;
 use super::define::handler::{ArgumentsSchema, IntoToolResult, ReadArguments, ToolHandler};
-use super::define::prompt::PromptDef;
 use super::define::resource::ResourceDef;
 use super::define::template::ResourceTemplateDef;
 use super::policy::{Policies, ToolPolicy};
@@ -132,13 +131,7 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
         self
     }
 
-    /// Adds a prompt.
-    pub fn prompt(mut self, prompt: PromptDef<S>) -> Self {
-        self.spec.registry.get_mut().prompts.push(Arc::new(prompt.inner), None);
-        self
-    }
-
-    /// Sets how to make the state of all tools, resources and prompts added so far. The factory runs at each start of
+    /// Sets how to make the state of all tools and resources added so far. The factory runs at each start of
     /// the server, in each session, on a task of its own; its panic is a failed start. A factory that waits, may fail or
     /// has to know the session goes to [`state_with`](ToolServer::state_with).
     pub fn state<N: Send + Sync + 'static>(
@@ -219,12 +212,6 @@ impl<S> ToolServer<S> {
     /// announces them anyway.
     pub fn dynamic_resources(mut self) -> Self {
         self.spec.registry.get_mut().resources_to_come = true;
-        self
-    }
-
-    /// Announces prompts even if the server has none yet.
-    pub fn dynamic_prompts(mut self) -> Self {
-        self.spec.registry.get_mut().prompts_to_come = true;
         self
     }
 

@@ -94,7 +94,7 @@ fn is_id(json: &str) -> bool {
     json.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
 }
 
-/// A JSON-RPC error. Handlers of resources, prompts and completions return one to choose the error code; the CLI
+/// A JSON-RPC error. Handlers of resources return one to choose the error code; the CLI
 /// answers with one when it refuses a request of a tool server.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! Everything that the SDKs can do has a row in `docs/coverage.tsv`, and everything that a row promises is there.
+//! Everything that the SDKs can do has a row in `tests/coverage/table.tsv`, and everything that a row promises is there.
 //!
 //! `names.tsv` holds the names of both SDKs, as `extract.py` finds them, those of the fields of their types among them;
 //! `.ci/run` extracts them again from the SDKs that it installs, so that an upgrade is noticed. A field needs a row (in
@@ -7,8 +7,7 @@
 //! is not here. What is here is proven kind by kind: an option reaches the CLI, a request is sent, one of the CLI is
 //! answered, a message is read, a hook is typed, and every path is known to the compiler (`paths.rs`).
 //!
-//! `docs/coming-from-the-sdks.md` is made of the table and `guide.md`. `GREENROOM_BLESS=1 cargo test --test coverage`
-//! makes it anew.
+//! `table.md` is made of the table, for people. `GREENROOM_BLESS=1 cargo test --test coverage` makes it anew.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
@@ -19,7 +18,7 @@ mod bless;
 mod common;
 mod declared;
 mod fields;
-mod guide;
+mod page;
 mod hooks;
 mod mcp;
 mod messages;

@@ -1,6 +1,6 @@
 //! Everything that the CLI and a tool server say to each other is there.
 
-use greenroom::mcp::{PromptDef, ResourceDef, ResourceTemplateDef};
+use greenroom::mcp::{ResourceDef, ResourceTemplateDef};
 use greenroom::testkit::CliEnd;
 use greenroom::tool::{CallToolResult, Content, LogLevel, ServerHandle};
 use greenroom::{Json, NoArgs, Session, ToolContext, ToolDef, ToolServer};
@@ -13,11 +13,6 @@ use crate::table::mapped;
 #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 struct Sum {
     sum: i64,
-}
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Name {
-    name: String,
 }
 
 fn sum() -> ToolDef {
@@ -40,10 +35,6 @@ fn page(uri: &str) -> ResourceDef {
     ResourceDef::text(uri, "page", "a page")
 }
 
-fn greeting(name: &str) -> PromptDef {
-    PromptDef::new(name, "Greet", async |_: NoArgs, _| "Hello.")
-}
-
 /// A server with everything.
 fn server() -> ToolServer {
     let last = async |_: NoArgs| CallToolResult::new([Content::text("8")]).end_turn();
@@ -53,22 +44,13 @@ fn server() -> ToolServer {
         .tool("last", "The last word", last)
         .resource(page("page:a"))
         .resource_template(template)
-        .prompt(
-            PromptDef::new("greet", "Greet", async |args: Name, _| format!("Hello, {}.", args.name))
-                .complete("name", async |_, _| ["a", "b"]),
-        )
         .dynamic_resources()
-        .dynamic_prompts()
 }
 
 fn params(method: &str) -> Value {
     match method {
         "tools/call" => json!({ "name": "sum", "arguments": {} }),
         "resources/read" => json!({ "uri": "page:a" }),
-        "prompts/get" => json!({ "name": "greet", "arguments": { "name": "Ada" } }),
-        "completion/complete" => {
-            json!({ "ref": { "type": "ref/prompt", "name": "greet" }, "argument": { "name": "name", "value": "" } })
-        }
         "logging/setLevel" => json!({ "level": "debug" }),
         _ => json!({}),
     }
@@ -83,13 +65,6 @@ async fn notify(session: &Session, end: &mut CliEnd, method: &str) {
             desk.add_tool(ToolDef::<()>::new("more", "More", async |_: NoArgs| "more")).unwrap()
         }
         "notifications/resources/list_changed" => desk.add_resource(page("page:b")).unwrap(),
-        "notifications/prompts/list_changed" => desk.add_prompt(greeting("again")).unwrap(),
-        "notifications/resources/updated" => {
-            let subscribe = json!({ "jsonrpc": "2.0", "id": 90, "method": "resources/subscribe", "params": { "uri": "page:a" } });
-            let id = end.mcp("desk", subscribe);
-            rpc_answer(end, &id).await;
-            desk.resource_updated("page:a").await;
-        }
         other => panic!("who sends {other}?"),
     }
     let what = format!("the notification {method}");

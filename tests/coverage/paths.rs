@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use greenroom::callback::{DialogAnswer, ElicitationAnswer};
 use greenroom::hook::HookEvent;
-use greenroom::mcp::{PromptDef, ResourceDef, ResourceTemplateDef};
+use greenroom::mcp::{ResourceDef, ResourceTemplateDef};
 use greenroom::options::{Limits, StoreOptions};
 use greenroom::report::Counters;
 use greenroom::session::Requests;
@@ -89,7 +89,6 @@ fn of_types() -> BTreeSet<&'static str> {
         Prompt::should_query,
         Prompt::verbatim,
         Prompt::synthetic,
-        ServerHandle::resource_updated,
     ]);
     known.extend(fields![
         Counters::malformed_lines,
@@ -106,12 +105,9 @@ fn of_types() -> BTreeSet<&'static str> {
         Prompt::pasted => |prompt: Prompt| prompt.pasted("a page"),
         Prompt::inline_paste => |prompt: Prompt| prompt.inline_paste("a page"),
         Prompt::timestamp => |prompt: Prompt| prompt.timestamp("2026-01-02T03:04:05Z"),
-        PromptDef::new => || PromptDef::<()>::new("greet", "Greet", async |_: NoArgs, _| "Hello."),
-        PromptDef::complete => |prompt: PromptDef| prompt.complete("name", async |_, _| ["a"]),
         ResourceDef::text => || ResourceDef::<()>::text("page:a", "a", "a page"),
         ServerHandle::add_tool => |desk: &ServerHandle, tool: ToolDef| drop(desk.add_tool(tool)),
         ServerHandle::add_resource => |desk: &ServerHandle, page: ResourceDef| drop(desk.add_resource(page)),
-        ServerHandle::add_prompt => |desk: &ServerHandle, prompt: PromptDef| drop(desk.add_prompt(prompt)),
         PermissionDecision::deny => || PermissionDecision::deny("no"),
         Session::prompt => |session: &Session| drop(session.prompt("Hello")),
         Session::steer => |session: &Session| drop(session.steer("Faster.")),
@@ -140,7 +136,6 @@ fn of_types() -> BTreeSet<&'static str> {
         ToolDef::max_result_size_chars => |tool: ToolDef| tool.max_result_size_chars(10),
         ToolDef::output => |tool: ToolDef| tool.output::<serde_json::Value>(),
         ToolServer::add_tool => |server: ToolServer, tool: ToolDef| server.add_tool(tool),
-        ToolServer::prompt => |server: ToolServer, prompt: PromptDef| server.prompt(prompt),
         ToolServer::resource => |server: ToolServer, page: ResourceDef| server.resource(page),
         ToolServer::resource_template => |server: ToolServer, pages: ResourceTemplateDef| {
             server.resource_template(pages)

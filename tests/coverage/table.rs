@@ -1,4 +1,4 @@
-//! The table `docs/coverage.tsv`.
+//! The table `tests/coverage/table.tsv`.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub(crate) fn file(path: &str) -> PathBuf {
 }
 
 pub(crate) fn rows() -> Vec<Row> {
-    let text = std::fs::read_to_string(file("docs/coverage.tsv")).unwrap();
+    let text = std::fs::read_to_string(file("tests/coverage/table.tsv")).unwrap();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("kind\twire\ttypescript\tpython\tours\treason"));
     let mut rows: Vec<Row> = lines.map(row).collect();

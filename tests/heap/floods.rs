@@ -7,7 +7,6 @@ use crate::alone;
 use crate::bare::{Bare, MIB};
 use crate::common::{SOON, event, within};
 use crate::count::{HELD, PEAK};
-use greenroom::mcp::{ReadResource, ResourceTemplateDef};
 use greenroom::options::{Limits, Restart, Timeouts};
 use greenroom::report::Counters;
 use greenroom::session::MessageOrGap;
@@ -258,36 +257,6 @@ async fn unread_events_with_reasons_of_1_mb_cost_little() {
         }
         for _ in 0..60 {
             event(&mut events, |event| matches!(event, Event::CallCancelled { .. }).then_some(())).await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscriptions_to_addresses_of_1_mb_are_refused_and_cost_nothing() {
-    let page = async |read: ReadResource, _: ToolContext| read.uri;
-    let pages = ToolServer::new("pages", "1").resource_template(ResourceTemplateDef::new(
-        "page:{+name}",
-        "page",
-        page,
-    ));
-    most_held("30 addresses of 1 MB", 3 * A_LINE + A_FEW, hasty().mcp_server(pages), async |cli| {
-        for id in 0..30 {
-            let request_id = format!("subscribe{id}");
-            let uri = format!("page:{id}{}", "x".repeat(MIB));
-            let subscribe = json!({ "jsonrpc": "2.0", "id": id, "method": "resources/subscribe",
-                "params": { "uri": uri } });
-            drop(uri);
-            cli.write(&frame(&request_id, "pages", &subscribe)).await;
-            drop(subscribe);
-            let answer = loop {
-                let answer = cli.recv().await;
-                if answer["response"]["request_id"] == request_id.as_str() {
-                    break answer;
-                }
-            };
-            let error = &answer["response"]["response"]["mcp_response"]["error"];
-            assert_eq!(error["code"], -32602, "{answer}");
         }
     })
     .await;

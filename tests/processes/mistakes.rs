@@ -1,4 +1,4 @@
-//! Mistakes with the executable of the CLI, each with the whole text of its error. `tests/offline/mistakes.rs` has the
+//! Mistakes with the executable of the CLI, each with the whole text of its error. `tests/offline/options/mistakes.rs` has the
 //! mistakes that need no process; the text for a CLI that is nowhere is in `src/transport/locate.rs`.
 
 use std::os::unix::fs::PermissionsExt;

@@ -17,6 +17,7 @@ fn pages() -> Vec<PathBuf> {
         "CODE_OF_CONDUCT.md",
         "architecture.md",
         "CHANGELOG.md",
+        "tests/coverage/table.md",
         "llms.txt",
         "AGENTS.md",
         "fuzz/README.md",

@@ -63,13 +63,11 @@ async fn run(admin: &Admin, arguments: &[String]) -> Result<(), Box<dyn Error>> 
         ["stuck"] => {
             let mut after = None;
             loop {
-                let page = admin.stuck(after, 100).await?;
-                for name in page.names {
+                let names = admin.stuck(after, 100).await?;
+                let Some(last) = names.last() else { break };
+                after = Some(last.name.clone());
+                for name in names {
                     println!("{}: {:?}, {} prompts wait", name.name, name.state, name.queued);
-                }
-                match page.next {
-                    Some(next) => after = Some(next),
-                    None => break,
                 }
             }
         }

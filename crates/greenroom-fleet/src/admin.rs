@@ -17,7 +17,7 @@
 //! for node in admin.nodes().await? {
 //!     println!("{} on {}: {:?}, {} names", node.record.id, node.record.host, node.record.state, node.record.owns);
 //! }
-//! for name in admin.stuck(None, 50).await?.names {
+//! for name in admin.stuck(None, 50).await? {
 //!     println!("{}: {:?}", name.name, name.state);
 //! }
 //! let removed = admin.vacuum(Duration::from_secs(3600), 100_000).await?;
@@ -59,16 +59,6 @@ pub struct NodeReport {
     pub lease_age: Duration,
     /// False if the lease is over on the backend's clock. Other nodes declare such a node dead soon.
     pub holds_lease: bool,
-}
-
-/// A page of names that somebody has to look at.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct StuckNames {
-    /// The names, in the order of their bytes.
-    pub names: Vec<NameRecord>,
-    /// The name after which the next page begins. `None`: this is the last page.
-    pub next: Option<Name>,
 }
 
 impl Admin {
@@ -127,17 +117,13 @@ impl Admin {
         self.backend.unquarantine(name).await
     }
 
-    /// Lists up to `limit` names, at most [`Page::MOST`], that [somebody has to look at](NameRecord::is_stuck). Begins after the name
-    /// `after`. Reads no other names.
+    /// Lists names that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes: up to `limit`, at most [`Page::MOST`],
+    /// after the name `after`. The last page is an empty one. Reads no other names.
     ///
     /// # Errors
     /// The backend's.
-    pub async fn stuck(&self, after: Option<Name>, limit: usize) -> Result<StuckNames, BackendError> {
-        let limit = limit.clamp(1, Page::MOST);
-        let names = self.backend.stuck_names(Page { after, limit }).await?;
-        let last = names.last().filter(|_| names.len() == limit);
-        let next = last.map(|record| record.name.clone());
-        Ok(StuckNames { names, next })
+    pub async fn stuck(&self, after: Option<Name>, limit: usize) -> Result<Vec<NameRecord>, BackendError> {
+        self.backend.stuck_names(Page { after, limit }).await
     }
 
     /// Removes prompts that ended longer ago than `age`, with their outcomes, messages and keys: `most` of them at most. Returns

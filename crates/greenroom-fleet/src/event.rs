@@ -15,7 +15,7 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 /// |---|---|---|
 /// | a prompt | accepted | `Accepted` |
 /// | | a CLI begins with it | `Begun` |
-/// | | its owner was lost or gave it up, and it waits to go on with its continuation | `Continues` |
+/// | | its owner was lost or drained, and it waits to go on with its continuation | `Continues` |
 /// | | it has its outcome: by its turn, by a lost owner, in the queue, by a withdrawal or a deletion | `Ended` |
 /// | a name | a prompt or a `warm` waits for a slot | `Waiting` |
 /// | | it has a slot and an owner, and its session starts | `Activating` |
@@ -32,8 +32,8 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 /// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
 /// | another node | this node has declared it dead | `NodeLost` |
 ///
-/// Transitions of prompts, questions and quarantines are told in the order in which the backend has made them, each one once, by
-/// the process whose request made it. The others are told by the actor that makes them.
+/// Transitions of prompts, questions and quarantines come in the order in which the backend has made them. The process whose
+/// request made a transition emits it, once.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "fields are named by their types")]
@@ -61,8 +61,7 @@ pub enum FleetEvent {
     Unquarantined { name: Name, tenant: String },
     /// A CLI begins with a prompt.
     Begun { name: Name, tenant: String, prompt: PromptId },
-    /// The owner that had begun with a prompt was lost, or gave the prompt up because the fleet drained. The prompt waits to go on
-    /// with its continuation.
+    /// The owner that had begun with a prompt was lost, or the fleet drained. The prompt waits to go on with its continuation.
     Continues { name: Name, tenant: String, prompt: PromptId },
     /// A prompt has its outcome: `completed`, `interrupted`, `failed` or `unsent`. Also one that ended without a turn, or with a
     /// lost owner.
@@ -95,12 +94,12 @@ pub enum FleetEvent {
     ActorRestarted { actor: String, why: String },
     /// A request to the backend fails and is repeated.
     BackendUnavailable { why: String },
-    /// Transitions of the backend came faster than they could be told: so many events are missing.
+    /// The backend made transitions faster than the fleet could emit them: so many events are missing.
     TransitionsMissed { missed: u64 },
     /// The node could not renew its lease in time: it kills its sessions, writes nothing more, and ends.
     LeaseLost { node: NodeId },
     /// Another node has not renewed its lease, and this node has declared it dead: its names are recovered. Several
-    /// nodes may tell it.
+    /// nodes may emit this event.
     NodeLost { node: NodeId },
     /// An actor of the fleet has failed too often: the fleet kills its sessions, and ends.
     Failed { why: String },
@@ -148,16 +147,16 @@ impl FleetEvents {
     pub async fn next(&mut self) -> Option<Result<FleetEvent, u64>> {
         let received = tokio::select! {
             biased;
-            received = self.receiver.recv() => received.map_err(Some),
+            received = self.receiver.recv() => received,
             () = self.ended.cancelled() => self.receiver.try_recv().map_err(|error| match error {
-                TryRecvError::Lagged(missed) => Some(RecvError::Lagged(missed)),
-                TryRecvError::Empty | TryRecvError::Closed => None,
+                TryRecvError::Lagged(missed) => RecvError::Lagged(missed),
+                TryRecvError::Empty | TryRecvError::Closed => RecvError::Closed,
             }),
         };
         match received {
             Ok(event) => Some(Ok(event)),
-            Err(Some(RecvError::Lagged(missed))) => Some(Err(missed)),
-            Err(_) => None,
+            Err(RecvError::Lagged(missed)) => Some(Err(missed)),
+            Err(RecvError::Closed) => None,
         }
     }
 }

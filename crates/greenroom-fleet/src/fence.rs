@@ -12,13 +12,14 @@
 //! A node that is stopped cannot act on its fence. So the guardian gets each fence as the deadline of a watchdog first, and the
 //! node holds the lease when the guardian has acknowledged that.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use greenroom::guardian::{BootTime, Watchdog};
 use tokio::time::Instant;
 
 use crate::error::FleetError;
+use crate::lock::locked;
 
 /// The fence of a node.
 pub(crate) struct Fence {
@@ -26,7 +27,8 @@ pub(crate) struct Fence {
     span: Duration,
     until: Mutex<Moment>,
     suspended: Box<dyn Fn() -> Duration + Send + Sync>,
-    watchdog: Option<Watchdog>,
+    /// The watchdog of the node's sessions.
+    pub(crate) watchdog: Option<Watchdog>,
 }
 
 /// A moment on the clocks of a fence.
@@ -69,7 +71,7 @@ impl Fence {
         if let Some(watchdog) = &self.watchdog {
             watchdog.extend(sent.boot + self.span).await?;
         }
-        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = locked(&self.until);
         let next = Moment { at: sent.at + self.span, ..sent };
         if next.at + next.suspended > until.at + until.suspended {
             *until = next;
@@ -79,7 +81,7 @@ impl Fence {
 
     /// The moment of the fence on tokio's clock, as long as the machine is not suspended.
     pub(crate) fn at(&self) -> Instant {
-        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *locked(&self.until);
         let suspended = (self.suspended)().saturating_sub(until.suspended);
         until.at.checked_sub(suspended).unwrap_or_else(Instant::now)
     }
@@ -87,11 +89,6 @@ impl Fence {
     /// True while the fence lies ahead.
     pub(crate) fn is_ahead(&self) -> bool {
         Instant::now() < self.at()
-    }
-
-    /// The watchdog of the node's sessions.
-    pub(crate) fn watchdog(&self) -> Option<&Watchdog> {
-        self.watchdog.as_ref()
     }
 }
 

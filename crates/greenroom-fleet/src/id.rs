@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// # Ok::<(), greenroom_fleet::InvalidName>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct Name(String);
 
 /// A text that is no [`Name`]: it is empty or too long.
@@ -138,7 +138,12 @@ pub struct Timestamp(pub u64);
 impl Timestamp {
     /// The moment now on the system's clock. A clock before 1970 counts as 1970.
     pub fn now() -> Self {
-        Self(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+        Self::of(SystemTime::now())
+    }
+
+    /// A moment on the system's clock. A moment before 1970 counts as 1970.
+    pub(crate) fn of(moment: SystemTime) -> Self {
+        Self(millis(moment.duration_since(UNIX_EPOCH).unwrap_or_default()))
     }
 
     /// The moment `duration` later.

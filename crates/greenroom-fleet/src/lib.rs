@@ -69,6 +69,7 @@ mod files;
 mod hub;
 mod id;
 mod limits;
+mod lock;
 mod moving;
 mod opening;
 mod outcome;
@@ -79,6 +80,8 @@ mod question;
 mod record;
 mod registry;
 mod request;
+#[cfg(test)]
+mod stage;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod transcripts;
@@ -86,6 +89,7 @@ mod transcripts;
 #[path = "../../../tests/support/wait.rs"]
 mod wait;
 
+pub use admission::Tally;
 pub use clock::Clock;
 pub use error::{
     BackendError, BackendErrorKind, FilesError, FilesErrorKind, FleetError, PromptError, Refusal,
@@ -95,22 +99,21 @@ pub use face::builder::FleetBuilder;
 pub use face::fleet::Fleet;
 pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
-pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query, TenantSnapshot};
+pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
 pub use face::turn::{FleetTurn, TurnItem};
 pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 pub use limits::{Budget, FleetLimits, Quota};
-pub use profile::{ActivatedFor, ActivationContext, Placement, TranscriptsIn};
-pub use question::{AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery};
+pub use profile::{ActivationContext, Placement, TranscriptsIn};
+pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
 pub use record::{
     CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,
     NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,
     QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Ask, Begin, Begun,
-    Change, Claim, Claimed, CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds,
-    Refused, Reserve, StoredText, StoredTranscript, TakeCommand, TranscriptsOf, WaitingCursor, WaitingNames,
-    WaitingPage, Withdrawn,
+    Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
+    CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds, Refused, Reserve,
+    StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
 

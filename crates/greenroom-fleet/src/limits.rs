@@ -22,7 +22,7 @@ pub struct FleetLimits {
     pub queue: QueueBounds,
     /// The time for which a prompt may wait, from the moment at which it may begin. Default: 5 minutes.
     pub wait: Duration,
-    /// The lease of the fleet's node. Default: 30 seconds; renewed after a sixth of it, and given up after four fifths.
+    /// The lease of the fleet's node. Default: 30 seconds; renewed after a sixth of it; after four fifths the node stops.
     /// On an [exclusive](crate::backend::Backend::is_exclusive) backend, such as a `LocalBackend`, the node goes on
     /// without it. At least 1 second, and 5 seconds with a watchdog, which kills the CLIs in the last fifth.
     pub lease: Duration,
@@ -103,7 +103,7 @@ impl Default for FleetLimits {
 pub struct Quota {
     /// Turns that the tenant gets in each round, when tenants wait for slots. Default: 1.
     pub weight: u32,
-    /// Sessions of the tenant with a CLI process at one moment. Default: no bound of its own.
+    /// Sessions of the tenant with a CLI process at one moment. Default: only [`FleetLimits::live`] bounds them.
     pub live: usize,
     /// Prompts of the tenant that wait. Default: [`FleetLimits::queue`].
     pub queued: Option<u32>,
@@ -171,9 +171,9 @@ impl Quota {
     }
 }
 
-/// Dollars in micro-dollars, rounded up. What is no positive number counts as nothing.
+/// Dollars in micro-dollars, rounded to the nearest one. A negative number or none counts as nothing.
 pub(crate) fn micro_dollars(dollars: f64) -> u64 {
-    if dollars.is_nan() { 0 } else { (dollars * 1e6).ceil().max(0.0) as u64 }
+    (dollars * 1e6).round() as u64
 }
 
 /// One session for each 512 MiB that is available, less 1 GiB, and at least one.

@@ -11,7 +11,7 @@ use crate::id::{Name, PromptId};
 use crate::pages::all_of;
 use crate::record::{NameRecord, NameState};
 use crate::registry::{
-    Key, Table, ended_of, ended_prompt, entries_of, last_id, number, rows_of_prompt, runs, transcripts_of,
+    Key, Table, end_of_prompt, ended_of, entries_of, last_id, number, rows_of_prompt, runs, transcripts_of,
 };
 use crate::request::{Departure, Page, TranscriptsOf};
 
@@ -141,9 +141,8 @@ async fn move_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
 }
 
 async fn names_of(from: &dyn Backend, tenant: &str) -> Result<Vec<NameRecord>> {
-    let page =
-        |last: Option<&NameRecord>| Page { after: last.map(|last| last.name.clone()), limit: Page::MOST };
-    all_of(|last| from.names_of(tenant.to_owned(), page(last))).await
+    let after = |last: Option<&NameRecord>| last.map(|last| last.name.clone());
+    all_of(|last| from.names_of(tenant.to_owned(), Page { after: after(last), limit: Page::MOST })).await
 }
 
 /// Copies the ended prompts and the transcripts of a name. Answers with the number of prompts.
@@ -162,7 +161,7 @@ async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
             let Some(row) = values(from, vec![key]).await?.pop() else { continue };
             let Some(prefixes) = readable(entries_of(&row.1)) else { continue };
             for prefix in prefixes {
-                copy.range(&prefix).await?;
+                copy.range(&prefix, ROWS, |key| Ok(key.to_vec())).await?;
             }
             copy.put(vec![row]).await?;
         }
@@ -187,44 +186,32 @@ impl Copy<'_> {
     async fn prompt(&self, of_name: &[u8]) -> Result<bool> {
         let id = PromptId(last_id(of_name)?);
         let place = Key::of(Table::Prompts).prompt(id).bytes().to_vec();
-        let Some(row) = values(self.from, vec![place]).await?.pop() else { return Ok(false) };
-        let Some((prompt, end)) = readable(ended_prompt(&row.1)).flatten() else { return Ok(false) };
+        let mut rows = values(self.from, vec![place, of_name.to_vec()]).await?;
+        let [(_, prompt), (_, key)] = rows.as_slice() else { return Ok(false) };
+        let Some(end) = readable(end_of_prompt(prompt)).flatten() else { return Ok(false) };
+        let key = Key::of(Table::Keys).followed_by(key).bytes().to_vec();
         // By its end a prompt is forgotten there, also if this copy goes no further.
         let end = (end.bytes().to_vec(), of_name[1..].to_vec());
         self.put(vec![end.clone()]).await?;
-        self.questions(&Key::of(Table::DecidedOfPrompt).prompt(id)).await?;
+        let question = |key: &[u8]| last_id(key).map(|id| Key::of(Table::Questions).id(id).bytes().to_vec());
+        self.range(&Key::of(Table::DecidedOfPrompt).prompt(id), QUESTIONS, question).await?;
         for prefix in rows_of_prompt(id) {
-            self.range(&prefix).await?;
+            self.range(&prefix, ROWS, |key| Ok(key.to_vec())).await?;
         }
         // Together, and the end once more: a prompt that is there is whole, and is forgotten in its time.
-        let mut last = vec![row, (of_name.to_vec(), Vec::new()), end];
-        if let Some(key) = &prompt.key {
-            let key = Key::of(Table::Keys).name(&self.record.name).text(key);
-            last.extend(values(self.from, vec![key.bytes().to_vec()]).await?);
-        }
-        self.put(last).await?;
+        rows.extend(values(self.from, vec![key]).await?);
+        rows.push(end);
+        self.put(rows).await?;
         Ok(true)
     }
 
-    /// Copies the decided questions of a prompt.
-    async fn questions(&self, decided: &Key) -> Result<()> {
-        let mut all = KeysUnder::of(decided);
-        while let Some(page) = all.next(self.from, QUESTIONS).await? {
-            let key =
-                |(key, _): &Row| last_id(key).map(|id| Key::of(Table::Questions).id(id).bytes().to_vec());
-            let keys = page.iter().map(key).collect::<Result<_>>()?;
-            self.put(values(self.from, keys).await?).await?;
-        }
-        Ok(())
-    }
-
-    /// Copies the rows whose keys begin with a prefix, some bytes at a time.
-    async fn range(&self, prefix: &Key) -> Result<()> {
+    /// Copies the rows to which the keys with a prefix lead, `most` rows and some bytes at a time.
+    async fn range(&self, prefix: &Key, most: usize, row: impl Fn(&[u8]) -> Result<Vec<u8>>) -> Result<()> {
         let mut all = KeysUnder::of(prefix);
         while let Some(page) = all.next(self.from, ROWS).await? {
             let size = |(_, size): &Row| number(size).map_or(BYTES, |size| size as usize);
-            for rows in runs(&page, ROWS, BYTES, size) {
-                let keys = rows.iter().map(|(key, _)| key.clone()).collect();
+            for rows in runs(&page, most, BYTES, size) {
+                let keys = rows.iter().map(|(key, _)| row(key)).collect::<Result<_>>()?;
                 self.put(values(self.from, keys).await?).await?;
             }
         }
@@ -233,9 +220,6 @@ impl Copy<'_> {
 
     /// Writes rows, as long as the name has not arrived: a write that comes late changes nothing of a session that runs.
     async fn put(&self, rows: Vec<Row>) -> Result<()> {
-        if rows.is_empty() {
-            return Ok(());
-        }
         let name = Key::of(Table::Names).name(&self.record.name).bytes().to_vec();
         let expected = BTreeMap::from([(name, None)]);
         let writes = rows.into_iter().map(|(key, value)| (key, Some(value))).collect();

@@ -40,11 +40,11 @@ pub(crate) fn mark(builder: SessionBuilder, claim: AttemptId) -> SessionBuilder 
 
 /// The record of an activation's processes, for the backend. `None`: no process is known yet.
 pub(crate) fn record(claim: AttemptId, process: Option<&ProcessIdentity>) -> Value {
-    let mut process = process.cloned();
-    if let Some(process) = &mut process {
+    let process = process.cloned().map(|mut process| {
         // Processes with greenroom's own mark have the variable as well: the search for the mark is left out.
         process.mark = None;
-    }
+        process
+    });
     // Plain data always becomes JSON.
     serde_json::to_value(LeftProcess { claim, process }).unwrap_or_default()
 }
@@ -67,14 +67,6 @@ impl fmt::Display for LeftProcess {
 }
 
 impl LeftProcess {
-    /// Reads the record that the owner has written down.
-    ///
-    /// # Errors
-    /// The record has no claim.
-    pub(crate) fn of(record: &Value) -> serde_json::Result<Self> {
-        Self::deserialize(record)
-    }
-
     pub(crate) async fn is_alive(&self) -> bool {
         let this = self.clone();
         // A look that panics counts as a process that runs: the wait for its end looks again.
@@ -99,9 +91,7 @@ impl LeftProcess {
     /// Kills the process group, if its leader is still the process that was written down: the system gives the id of an
     /// ended process to another one. Also kills all processes with the activation's variable.
     pub(crate) fn kill(&self) {
-        if let Some(process) = &self.process {
-            kill_group(process);
-        }
+        self.process.iter().for_each(kill_group);
         match kill_processes_with(VARIABLE, &self.claim.to_string()) {
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {
                 tracing::warn!(%error, "processes of an earlier CLI are left")

@@ -8,16 +8,6 @@ use uuid::Uuid;
 
 use crate::id::{Name, Term};
 
-/// The reason for an activation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ActivatedFor {
-    /// A prompt waits.
-    Prompt,
-    /// [`FleetSession::warm`](crate::FleetSession::warm) was called.
-    Warm,
-}
-
 /// The hosts on which a session may run. Its first prompt fixes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -56,8 +46,6 @@ pub struct ActivationContext {
     pub conversation: Uuid,
     /// The number of this ownership of the name.
     pub term: Term,
-    /// The reason for the activation.
-    pub activated_for: ActivatedFor,
     /// The session's working directory, unless the profile sets another one. It exists.
     pub working_directory: PathBuf,
     /// The CLI's configuration folder (`CLAUDE_CONFIG_DIR`), with the transcripts, unless the profile sets another one. It

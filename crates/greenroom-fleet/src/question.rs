@@ -8,39 +8,37 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::BackendError;
-use crate::id::{AttemptId, Name, PromptId, QuestionId, Timestamp};
+use crate::id::{AttemptId, Name, QuestionId};
 use crate::record::{Decision, QuestionRecord};
 
-/// A question that waits for the answer of a person.
-///
-/// Show the [`inquiry`](Self::inquiry), and give the answer to [`Fleet::answer`](crate::Fleet::answer).
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct PendingQuestion {
-    /// The id, by which the question is answered.
-    pub id: QuestionId,
-    /// The session that asks.
-    pub name: Name,
-    /// The tenant of the session.
-    pub tenant: String,
-    /// The prompt of the turn in which it asks. The question ends with that turn.
-    pub prompt: PromptId,
-    /// When it was asked, on the backend's clock.
-    pub asked_at: Timestamp,
-    /// When it counts as denied, on the backend's clock: after [`FleetLimits::question`](crate::FleetLimits::question).
-    pub deadline: Timestamp,
-    /// A permission, questions of the model, an elicitation or a dialog.
-    pub inquiry: Inquiry,
+impl QuestionRecord {
+    /// The request that waits for a person: a permission, questions of the model, an elicitation or a dialog. `None`: another
+    /// version has kept it, and this one cannot read it.
+    pub fn inquiry(&self) -> Option<Inquiry> {
+        serde_json::from_value(self.body.clone()).ok()
+    }
 }
 
-impl PendingQuestion {
-    /// `None`: the stored question is none that this version can read.
-    pub(crate) fn read(record: QuestionRecord) -> Option<Self> {
-        let QuestionRecord { id, name, tenant, prompt, asked_at, deadline, body, .. } = record;
-        let inquiry = serde_json::from_value(body)
-            .inspect_err(|error| tracing::warn!(question = %id, %error, "a question cannot be read"))
-            .ok()?;
-        Some(Self { id, name, tenant, prompt, asked_at, deadline, inquiry })
+impl Decision {
+    /// The answer that decided. `None`: nobody answered, or this version cannot read the answer.
+    pub fn answer(&self) -> Option<QuestionAnswer> {
+        match self {
+            Self::Answered { answer, .. } => serde_json::from_value(answer.clone()).ok(),
+            Self::Expired { .. } => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Decision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self, self.answer()) {
+            (_, Some(QuestionAnswer { by: Some(person), .. })) => write!(f, "by {person}"),
+            (Self::Answered { answer: Value::Null, .. }, _) => {
+                f.write_str("by the session, which took it back")
+            }
+            (Self::Answered { .. }, _) => f.write_str("by another answer"),
+            (Self::Expired { .. }, _) => f.write_str("by its deadline: it was denied"),
+        }
     }
 }
 
@@ -52,17 +50,11 @@ impl PendingQuestion {
 /// let query = QuestionQuery::new().tenant("acme").limit(20);
 /// # let _ = query;
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuestionQuery {
     tenant: Option<String>,
     name: Option<Name>,
-    pub(crate) limit: usize,
-}
-
-impl Default for QuestionQuery {
-    fn default() -> Self {
-        Self { tenant: None, name: None, limit: 100 }
-    }
+    pub(crate) limit: Option<usize>,
 }
 
 impl QuestionQuery {
@@ -85,10 +77,10 @@ impl QuestionQuery {
         self
     }
 
-    /// Lists at most this many questions.
+    /// Lists at most this many questions. Default: 100.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = limit;
+        self.limit = Some(limit);
         self
     }
 
@@ -102,7 +94,7 @@ impl QuestionQuery {
     }
 }
 
-/// An answer to a question. An [`InquiryAnswer`] is one; add who gives it, to be told to those who are too late.
+/// An answer to a question. Wraps an [`InquiryAnswer`] with the name shown to late answerers.
 ///
 /// ```
 /// use greenroom::callback::InquiryAnswer;
@@ -111,11 +103,17 @@ impl QuestionQuery {
 /// let answer = QuestionAnswer::new(InquiryAnswer::allow()).by("anna@example.com");
 /// # let _ = answer;
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+///
+/// The backend keeps it as JSON, and `null` in its place if the session has taken the question back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[must_use]
 pub struct QuestionAnswer {
-    pub(crate) answer: InquiryAnswer,
-    pub(crate) by: Option<String>,
+    /// The answer.
+    pub answer: InquiryAnswer,
+    /// The person who gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    #[serde(skip, default = "AttemptId::new")]
     pub(crate) attempt: AttemptId,
 }
 
@@ -131,8 +129,8 @@ impl QuestionAnswer {
         self
     }
 
-    /// Sets the id of the attempt, to repeat an answer after [`AnswerError::Unknown`]: an answer with the id of the
-    /// attempt that decided is told so again. Default: a new id.
+    /// Sets the id of the attempt, to repeat an answer after [`AnswerError::Unknown`]: the attempt that decided succeeds again.
+    /// Default: a new id.
     pub fn attempt(mut self, attempt: AttemptId) -> Self {
         self.attempt = attempt;
         self
@@ -153,12 +151,12 @@ pub enum AnswerError {
     #[error("{0}")]
     Misfit(String),
     /// The question was decided before.
-    #[error("the question {question} was decided before, {by}")]
+    #[error("the question {question} was decided before, {decision}")]
     TooLate {
         /// The question.
         question: QuestionId,
         /// The decision.
-        by: DecidedBy,
+        decision: Decision,
     },
     /// The question is not known, or has ended with its turn.
     #[error("the question {0} has ended with its turn, or is not known")]
@@ -177,77 +175,6 @@ pub enum AnswerError {
     /// The backend cannot be asked about the question. Nothing was answered.
     #[error(transparent)]
     Backend(BackendError),
-}
-
-/// The end of a question that is not open any more.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum DecidedBy {
-    /// A person answered.
-    Answer {
-        /// The answer. `None`: it was not given by [`Fleet::answer`](crate::Fleet::answer) of this version, and denied
-        /// the request.
-        answer: Option<InquiryAnswer>,
-        /// Who gave it: see [`QuestionAnswer::by`].
-        by: Option<String>,
-        /// When it was given, on the backend's clock.
-        at: Timestamp,
-    },
-    /// Its deadline passed, and it was denied.
-    Deadline {
-        /// When that was noticed, on the backend's clock.
-        at: Timestamp,
-    },
-    /// The session took the question back, for instance because the CLI did not wait for the answer any more.
-    Session {
-        /// When it was taken back, on the backend's clock.
-        at: Timestamp,
-    },
-}
-
-impl DecidedBy {
-    pub(crate) fn of(decision: Decision) -> Self {
-        match decision {
-            Decision::Answered { answer, at, .. } => match StoredAnswer::read(answer) {
-                Some(StoredAnswer::Person { answer, by }) => Self::Answer { answer: Some(answer), by, at },
-                Some(StoredAnswer::TakenBack) => Self::Session { at },
-                None => Self::Answer { answer: None, by: None, at },
-            },
-            Decision::Expired { at } => Self::Deadline { at },
-        }
-    }
-}
-
-impl std::fmt::Display for DecidedBy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Answer { by: Some(person), .. } => write!(f, "by {person}"),
-            Self::Answer { by: None, .. } => f.write_str("by another answer"),
-            Self::Deadline { .. } => f.write_str("by its deadline: it was denied"),
-            Self::Session { .. } => f.write_str("by the session, which took it back"),
-        }
-    }
-}
-
-/// An answer, as the backend keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum StoredAnswer {
-    /// A person answers.
-    Person {
-        answer: InquiryAnswer,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<String>,
-    },
-    /// Nobody waits for an answer any more.
-    TakenBack,
-}
-
-impl StoredAnswer {
-    /// `None`: not an answer of this version.
-    pub(crate) fn read(stored: Value) -> Option<Self> {
-        serde_json::from_value(stored).ok()
-    }
 }
 
 /// Says why an answer does not fit a question.

@@ -59,11 +59,9 @@ pub struct NameRecord {
     /// The state.
     pub state: NameState,
     /// Prompts that wait.
-    #[serde(default)]
     pub queued: u32,
-    /// Prompts that wait and may begin.
-    #[serde(default)]
-    pub(crate) ready: u32,
+    /// Reminders that have become ready. With it the record changes with the queue, which no commit expects because it is a range.
+    pub(crate) ripened: u64,
     /// Its place in the list of names that can run: the order of its first prompt that may begin. `None`: it cannot run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) listed: Option<u64>,
@@ -71,7 +69,6 @@ pub struct NameRecord {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stuck: bool,
     /// The order of its newest prompt.
-    #[serde(default)]
     pub(crate) last_order: u64,
     /// The prompt that a CLI has begun with and not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +80,6 @@ pub struct NameRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Timestamp>,
     /// Owners that were lost with a turn running, since the last turn that completed.
-    #[serde(default)]
     pub losses: u32,
     /// The reason for which the name is quarantined as soon as its owner gives it up or is lost, such as a gap in the
     /// transcript; of a name that moves to another backend, the reason for which it was quarantined.
@@ -171,28 +167,20 @@ pub struct PromptRecord {
     /// The state.
     pub state: PromptState,
     /// How often a CLI began with the prompt or with its continuation.
-    #[serde(default)]
     pub begins: u32,
     /// How often the prompt may still go on with its continuation after its owner was lost.
-    #[serde(default)]
     pub continuations: u32,
     /// The money reserved for the running turn, in micro-dollars.
-    #[serde(default)]
     pub reserved: u64,
     /// The start of the budget period in which the money was reserved.
-    #[serde(default)]
     pub period: Timestamp,
     /// The number of the last message of the turn; 0 without messages. Messages are numbered from 1, over all its terms.
-    #[serde(default)]
     pub last_seq: u64,
     /// Bytes of the messages that are kept.
-    #[serde(default)]
     pub kept_bytes: u64,
     /// Messages that were not kept because the turn was over its bound.
-    #[serde(default)]
     pub dropped: u64,
     /// Questions that were asked in the turn, over all its terms.
-    #[serde(default)]
     pub(crate) asked: u32,
 }
 
@@ -246,6 +234,8 @@ pub struct PromptContent {
 }
 
 /// A question that a session asks a person: a permission, a choice, an elicitation or a dialog.
+///
+/// Show its [`inquiry`](Self::inquiry), and give the answer to [`Fleet::answer`](crate::Fleet::answer).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct QuestionRecord {
@@ -263,7 +253,7 @@ pub struct QuestionRecord {
     pub asked_at: Timestamp,
     /// When the question counts as denied.
     pub deadline: Timestamp,
-    /// The question: its kind and its fields.
+    /// The question: its kind and its fields. See [`inquiry`](QuestionRecord::inquiry).
     pub body: Value,
     /// The decision, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,7 +267,7 @@ pub struct QuestionRecord {
 pub enum Decision {
     /// A person answered.
     Answered {
-        /// The answer.
+        /// The answer: see [`answer`](Decision::answer). `null` if the session took the question back.
         answer: Value,
         /// The attempt to answer that decided.
         attempt: AttemptId,
@@ -304,18 +294,14 @@ pub struct NodeRecord {
     /// Renewals so far. A node whose counter stands still for a lease is dead.
     pub renewals: u64,
     /// When the node joined or last renewed its lease, on the backend's clock.
-    #[serde(default)]
     pub renewed_at: Timestamp,
     /// The end of the lease on the backend's clock.
     pub lease_until: Timestamp,
     /// Names that the node owns.
-    #[serde(default)]
     pub owns: u32,
     /// Sessions that the node can have live at a time: its `limits.live`. Zero for a node of a version that did not tell.
-    #[serde(default)]
     pub capacity: u32,
     /// An operator has asked the node to drain.
-    #[serde(default)]
     pub asked_to_drain: bool,
 }
 
@@ -353,15 +339,11 @@ pub enum NodeState {
 #[non_exhaustive]
 pub struct TenantRecord {
     /// Prompts that wait.
-    #[serde(default)]
     pub queued: u32,
     /// The start of the budget period that the sums belong to.
-    #[serde(default)]
     pub period: Timestamp,
     /// Money spent in the period, in micro-dollars.
-    #[serde(default)]
     pub spent: u64,
     /// Money reserved for running turns, in micro-dollars. The reservation of a lost owner stays.
-    #[serde(default)]
     pub reserved: u64,
 }

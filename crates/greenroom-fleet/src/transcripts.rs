@@ -14,7 +14,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{SessionKey, SessionStore, StoreResult, StoredSession};
-use uuid::Uuid;
 
 use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, Result};
@@ -53,19 +52,24 @@ impl Transcripts {
     pub fn of(backend: impl Backend) -> Self {
         Self(Arc::new(backend))
     }
-
-    async fn list(&self, of: TranscriptsOf) -> Result<Vec<StoredTranscript>> {
-        let key = |last: Option<&StoredTranscript>| last.map(|last| last.key.clone());
-        all_of(|last| self.0.transcripts(of.clone(), key(last), Page::MOST)).await
-    }
 }
 
-/// The requests of one append, in their order.
+async fn list(backend: &dyn Backend, of: TranscriptsOf) -> Result<Vec<StoredTranscript>> {
+    let key = |last: Option<&StoredTranscript>| last.map(|last| last.key.clone());
+    all_of(|last| backend.transcripts(of.clone(), key(last), Page::MOST)).await
+}
+
+/// The subpaths of a session's transcripts.
+pub(crate) async fn subkeys(backend: &dyn Backend, key: &SessionKey) -> Result<Vec<String>> {
+    let listed = list(backend, TranscriptsOf::key(&key.main())).await?;
+    Ok(listed.into_iter().filter_map(|transcript| transcript.key.subpath).collect())
+}
+
+/// The requests of one append, in their order, each of them within its bounds.
 pub(crate) fn parts(key: &SessionKey, entries: &[TranscriptEntry]) -> impl Iterator<Item = AppendEntries> {
-    let (attempt, transcript) = (AttemptId::new(), Uuid::new_v4());
-    (0..).zip(chunks(entries)).map(move |(part, entries)| {
-        let (key, entries) = (key.clone(), entries.to_vec());
-        AppendEntries { owner: None, attempt, part, transcript, key, entries }
+    runs(entries, CHUNK, CHUNK_BYTES, |entry| entry.raw().get().len()).map(move |entries| {
+        let (attempt, key, entries) = (AttemptId::new(), key.clone(), entries.to_vec());
+        AppendEntries { owner: None, attempt, key, entries }
     })
 }
 
@@ -82,11 +86,6 @@ pub(crate) async fn load<'a>(
             entries.push(TranscriptEntry::parse(&entry.json).map_err(BackendError::damaged)?);
         }
     }
-}
-
-/// Splits entries so that a request stays within its bounds.
-fn chunks(entries: &[TranscriptEntry]) -> impl Iterator<Item = &[TranscriptEntry]> {
-    runs(entries, CHUNK, CHUNK_BYTES, |entry| entry.raw().get().len())
 }
 
 /// Without a fleet nobody owns the session, so every append is carried out.
@@ -118,7 +117,7 @@ impl SessionStore for Transcripts {
 
     fn list_sessions<'a>(&'a self, project_key: &'a str) -> BoxFuture<'a, StoreResult<Vec<StoredSession>>> {
         Box::pin(async move {
-            let mut listed = self.list(TranscriptsOf::project(project_key)).await?;
+            let mut listed = list(&*self.0, TranscriptsOf::project(project_key)).await?;
             listed.retain(|transcript| transcript.key.subpath.is_none());
             let session = |StoredTranscript { key, modified }: &StoredTranscript| {
                 StoredSession::new(&key.session_id, UNIX_EPOCH + Duration::from_millis(modified.0))
@@ -135,10 +134,7 @@ impl SessionStore for Transcripts {
     }
 
     fn list_subkeys<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Vec<String>>> {
-        Box::pin(async move {
-            let listed = self.list(TranscriptsOf::key(&key.main())).await?;
-            Ok(listed.into_iter().filter_map(|transcript| transcript.key.subpath).collect())
-        })
+        Box::pin(async move { Ok(subkeys(&*self.0, key).await?) })
     }
 }
 
@@ -158,7 +154,10 @@ mod tests {
     fn appends_are_split_by_entries_and_by_bytes() {
         let entry =
             |bytes: usize| TranscriptEntry::parse(&json!({ "t": "x".repeat(bytes) }).to_string()).unwrap();
-        let sizes = |entries: &[TranscriptEntry]| chunks(entries).map(<[_]>::len).collect::<Vec<_>>();
+        let key = SessionKey::new("project", "session");
+        let sizes = |entries: &[TranscriptEntry]| {
+            parts(&key, entries).map(|part| part.entries.len()).collect::<Vec<_>>()
+        };
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&vec![entry(1); 1200]), [500, 500, 200]);
         let large = entry(CHUNK_BYTES);

@@ -150,7 +150,7 @@ fn refusal(error: PromptError) -> Response {
 
 async fn questions(fleet: State<Fleet>) -> Result<Json<Value>> {
     let open = fleet.questions(QuestionQuery::new()).await.map_err(unavailable)?.into_iter();
-    Ok(Json(open.map(|one| json!({ "id": one.id, "user": one.name, "inquiry": one.inquiry })).collect()))
+    Ok(Json(open.map(|one| json!({ "id": one.id, "user": one.name, "inquiry": one.body })).collect()))
 }
 
 /// The first answer decides.

@@ -355,7 +355,6 @@ impl ConversationState {
             queued: self.queue.len(),
             steering: self.steering.len(),
             unread_bytes: turn.map_or(0, TurnSender::unread),
-            spilled_bytes: turn.map_or(0, TurnSender::spilled),
             idle: self.shared.facts.borrow().run_ended,
             background_tasks: self.run.tasks(),
         }

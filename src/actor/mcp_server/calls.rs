@@ -157,7 +157,7 @@ impl ServerState {
         )
     }
 
-    /// Starts the handler of a resource, a prompt or a completion, or of a tool that only the server's own dispatch
+    /// Starts the handler of a resource, or of a tool that only the server's own dispatch
     /// knows.
     pub(super) fn run(&mut self, answer: Answer, run: HandlerRun) {
         let Serving::Ready(instance) = &self.serving else { return };

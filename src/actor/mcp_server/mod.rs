@@ -138,7 +138,7 @@ impl Actor for McpServer {
         let mut state = ServerState {
             handlers: HandlerTasks::new(shared.options().timeouts.cancel_grace, ending),
             panics: RestartWindow::new(shared.options().restarts.panics.clone(), fastrand::Rng::with_seed(0)),
-            session: service(&spec, &shared.options().limits),
+            session: service(&spec),
             link: OwnLink(link),
             ready_epoch: None,
             shared,

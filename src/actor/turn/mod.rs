@@ -1,8 +1,6 @@
 //! A turn, as the application sees it: a stream of messages with one outcome.
 
 mod buffer;
-mod mover;
-mod ring_file;
 pub(crate) mod steering;
 #[cfg(test)]
 mod tests;
@@ -28,9 +26,8 @@ use buffer::{Bounds, NextItem, TurnBuffer};
 /// A turn: a [`Stream`] of the [`Message`]s that answer one prompt, and then the turn's [`outcome`](Turn::outcome).
 ///
 /// You may read as slowly as you like. Unread messages wait in order, in memory up to
-/// [`Limits::unread_bytes`](crate::options::Limits::unread_bytes) and then in a temporary file up to
-/// [`Limits::spilled_bytes`](crate::options::Limits::spilled_bytes), and hold up nothing else. None is lost unless
-/// [`Options::unread_partials`](crate::Options::unread_partials) allows it. Past both bounds the turn ends with
+/// [`Limits::unread_bytes`](crate::options::Limits::unread_bytes), and hold up nothing else. None is lost unless
+/// [`Options::unread_partials`](crate::Options::unread_partials) allows it. Past the bound the turn ends with
 /// [`Overflow`](ErrorKind::Overflow), after the messages that were accepted.
 ///
 /// Dropping a turn and ending it are two things:
@@ -114,9 +111,7 @@ impl TurnSender {
     /// # Errors
     /// The error that the turn has to end with, and the number of messages behind the refused one.
     pub(crate) fn send(&self, messages: impl ExactSizeIterator<Item = Message>) -> Result<u64, (Error, u64)> {
-        let dropped = self.buffer.push(messages);
-        self.buffer.start_mover();
-        dropped
+        self.buffer.push(messages)
     }
 
     /// Whether this is the conversation's end of the turn.
@@ -128,14 +123,9 @@ impl TurnSender {
         self.buffer.end(Some(outcome));
     }
 
-    /// Unread bytes in memory.
+    /// Unread bytes.
     pub(crate) fn unread(&self) -> usize {
-        self.buffer.in_memory()
-    }
-
-    /// Unread bytes in the file.
-    pub(crate) fn spilled(&self) -> u64 {
-        self.buffer.in_file()
+        self.buffer.unread()
     }
 }
 
@@ -313,7 +303,7 @@ impl Stream for Turn {
 }
 
 impl Drop for Turn {
-    /// Drops the unread messages and closes their file.
+    /// Drops the unread messages.
     fn drop(&mut self) {
         if self.cancel_on_drop && !self.over {
             // Nobody waits for the end of the turn.

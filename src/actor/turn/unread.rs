@@ -53,17 +53,6 @@ impl MessageQueue {
         Some(entry)
     }
 
-    /// Removes all messages from this index on.
-    pub(super) fn split_off(&mut self, at: usize) -> MessageQueue {
-        let mut rest = MessageQueue::default();
-        for entry in self.entries.split_off(at) {
-            rest.push(entry);
-        }
-        self.bytes -= rest.bytes;
-        self.partial_bytes -= rest.partial_bytes;
-        rest
-    }
-
     /// Drops partial messages, the oldest first, until at most `down_to` bytes are left. Returns how many were dropped,
     /// and how many of them after the youngest message that is left.
     pub(super) fn drop_partials(&mut self, down_to: usize) -> (u64, u64) {

@@ -18,7 +18,7 @@ with_defaults! {
     /// let limits = Limits { prompts_queued: 4, calls_in_flight: 100, ..Limits::default() };
     /// ```
     ///
-    /// Zero is refused, except in `spilled_bytes` and `early_bytes`.
+    /// Zero is refused, except in `early_bytes`.
     ///
     /// # Limits by subject
     #[doc = include_str!("limits.md")]
@@ -37,25 +37,13 @@ with_defaults! {
         pub calls_per_server: usize = 16_384,
         /// Most unanswered requests of one tool server to the CLI. A further request is refused. Default: 256.
         pub mcp_requests_per_server: usize = 256,
-        /// Most resources of one tool server that the CLI may subscribe to. A further subscription is refused, and so is a
-        /// URI of more than 8 KiB. Default: 1,024.
-        pub subscriptions_per_server: usize = 1024,
         /// Most blocking handlers that run at once for each tool server; further calls wait. A handler that timed out
         /// occupies its thread until it returns. Default: 64.
         pub blocking_calls: usize = 64,
-        /// Most unread messages of one turn in memory, in bytes of JSON. Further messages go to a temporary file; if
-        /// `spilled_bytes` is 0, the turn ends with [`Overflow`](crate::ErrorKind::Overflow) instead. Default: 16 MiB.
-        pub unread_bytes: usize = 16 << 20,
-        /// Most unread messages of one turn that wait to be written to the temporary file, in bytes of JSON. They are
-        /// not part of `unread_bytes`. A disk that is too slow ends the turn with
-        /// [`Overflow`](crate::ErrorKind::Overflow). A single message larger than the bound is accepted if no other
-        /// waits. Default: 64 MiB.
-        pub spilling_bytes: usize = 64 << 20,
-        /// Largest temporary file of one turn, in bytes: the JSON of each unread message and 16 bytes more. The file
-        /// has no name and is closed with the turn; reading frees its space. If the file is full or cannot be written,
-        /// the turn ends with [`Overflow`](crate::ErrorKind::Overflow): messages that wait can still be read, the CLI
-        /// goes on, and the next prompt works. 0: no file. Default: 1 GiB.
-        pub spilled_bytes: u64 = 1 << 30,
+        /// Most unread messages of one turn, in bytes of JSON. Past it the turn ends with
+        /// [`Overflow`](crate::ErrorKind::Overflow): messages that wait can still be read, the CLI goes on, and the next
+        /// prompt works. A single message larger than the bound is accepted if no other waits. Default: 64 MiB.
+        pub unread_bytes: usize = 64 << 20,
         /// Most messages between the reader of the pipe and the conversation, in bytes of JSON. When it is full, the
         /// reader waits for the conversation, which never waits for your code. Default: 16 MiB.
         pub message_lane_bytes: usize = 16 << 20,
@@ -102,7 +90,7 @@ with_defaults! {
 }
 
 /// Limits for which 0 means "none".
-const MAY_BE_ZERO: [&str; 2] = ["spilled_bytes", "early_bytes"];
+const MAY_BE_ZERO: [&str; 1] = ["early_bytes"];
 
 impl Limits {
     /// Most entries that are kept for a slow subscriber.

@@ -13,8 +13,7 @@ pub enum UnreadPartials {
     Keep,
     /// Partial messages are dropped first when [`Limits::unread_bytes`](crate::options::Limits::unread_bytes) is
     /// reached: a quarter of the bound at a time, oldest first. The complete messages usually wait right behind their
-    /// pieces. If few partial messages wait and the new message is partial, the new message is dropped. Partial
-    /// messages never go to the temporary file.
+    /// pieces. If few partial messages wait and the new message is partial, the new message is dropped.
     ///
     /// Dropped messages are counted (`dropped_partials`), and [`Turn::missed_partials`](crate::Turn::missed_partials)
     /// says where the gaps are. After a gap, pieces of a message may arrive whose beginning was dropped.

@@ -28,7 +28,7 @@ use crate::transport::{Exit, MemoryTransport, StderrSink, memory};
 /// Behaves to a host as the real CLI does: the handshake; permissions by rules, modes and `can_use_tool`; the hooks
 /// `SessionStart`, `UserPromptSubmit`, `PreToolUse`, `PostToolUse`, `PostToolUseFailure` and `Stop`; calls one after
 /// another unless their tools are read-only; servers and tools that come and go; the tools `ListMcpResourcesTool`,
-/// `ReadMcpResourceTool`, `AskUserQuestion` and `StructuredOutput`, and prompts of servers as `/mcp__server__prompt`;
+/// `ReadMcpResourceTool`, `AskUserQuestion` and `StructuredOutput`;
 /// partial messages; `interrupt`; `--resume`; what becomes of each prompt (`command_lifecycle`), and prompts that join
 /// the running turn ([`Session::steer`](crate::Session::steer)). It has no other tools of its own. The script goes on
 /// where it was when a CLI is restarted. It plays for one session at a time: another one that is started meanwhile

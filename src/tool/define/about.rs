@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// An icon of a server, a tool, a resource or a prompt. Since MCP 2025-11-25.
+/// An icon of a server, a tool or a resource. Since MCP 2025-11-25.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -48,7 +48,7 @@ impl Icon {
     }
 }
 
-/// Speaker of a prompt's message, or audience of an annotated block.
+/// Audience of an annotated block or resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "variants are named as on the wire")]
@@ -193,18 +193,6 @@ macro_rules! builder_methods {
         /// Sets hints about audience and importance.
         pub fn annotations(mut self, annotations: $crate::tool::Annotations) -> Self {
             self.$inner.annotations = Some(annotations);
-            self
-        }
-    };
-    (@complete $inner:ident) => {
-        /// Suggests values for an argument of the prompt, or a variable of the template, while somebody types it
-        /// (`completion/complete`).
-        pub fn complete<F, Fut>(mut self, argument: impl Into<String>, handler: F) -> Self
-        where
-            F: Fn($crate::tool::CompletionRequest, $crate::tool::ToolContext<S>) -> Fut + Send + Sync + 'static,
-            Fut: Future<Output: $crate::tool::IntoCompletion> + Send,
-        {
-            self.$inner.completers.add(argument.into(), handler);
             self
         }
     };

@@ -1,12 +1,9 @@
-//! Definitions: tools, resources, prompts and completions, as the application writes them.
+//! Definitions: tools and resources, as the application writes them.
 
 pub(crate) mod about;
-pub(crate) mod completion;
 pub(crate) mod def;
 pub(crate) mod definition;
 pub(crate) mod handler;
-pub(crate) mod prompt;
-pub(crate) mod prompt_message;
 pub(crate) mod resource;
 pub(crate) mod template;
 pub(super) mod uri_template;

@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 use serde_json::{Value, json};
 
 use super::about::{About, Annotations, Listable, builder_methods, put};
-use super::completion::Completers;
 use super::resource::{IntoResourceContents, ReadFn, ReadResource, read_fn};
 use super::uri_template::UriTemplate;
 use crate::error::{Error, Result};
@@ -22,7 +21,7 @@ use crate::tool::run::context::ToolContext;
 /// that matches.
 ///
 /// ```
-/// use greenroom::mcp::{CompletionRequest, ReadResource, ResourceTemplateDef, RpcError};
+/// use greenroom::mcp::{ReadResource, ResourceTemplateDef, RpcError};
 /// use greenroom::{ToolContext, ToolServer};
 ///
 /// let page = ResourceTemplateDef::new("wiki://{page}", "page", async |read: ReadResource, _: ToolContext| {
@@ -30,8 +29,7 @@ use crate::tool::run::context::ToolContext;
 ///         Some("home") => Ok("Welcome."),
 ///         _ => Err(RpcError::resource_not_found(&read.uri)),
 ///     }
-/// })
-/// .complete("page", async |_: CompletionRequest, _: ToolContext| ["home"]);
+/// });
 /// let server: ToolServer = ToolServer::new("wiki", "1.0.0").resource_template(page);
 /// # let _ = server;
 /// ```
@@ -50,7 +48,6 @@ pub(crate) struct TemplateDefinition {
     pub(crate) mime_type: Option<String>,
     annotations: Option<Annotations>,
     pub(crate) read: ReadFn,
-    pub(crate) completers: Completers,
 }
 
 impl<S: Send + Sync + 'static> ResourceTemplateDef<S> {
@@ -69,12 +66,9 @@ impl<S: Send + Sync + 'static> ResourceTemplateDef<S> {
             read: read_fn(handler),
             mime_type: None,
             annotations: None,
-            completers: Completers::default(),
         };
         Self { inner, state: PhantomData }
     }
-
-    builder_methods!(inner: complete);
 }
 
 impl<S> ResourceTemplateDef<S> {
@@ -111,10 +105,7 @@ impl Listable for TemplateDefinition {
         };
         match &self.template {
             Err(what) => fault(what),
-            Ok(template) => match self.completers.unknown(|variable| template.has(variable)) {
-                Some(variable) => fault(&format!("it has no variable '{variable}' to complete")),
-                None => Ok(()),
-            },
+            Ok(_) => Ok(()),
         }
     }
 }

@@ -62,10 +62,6 @@ impl UriTemplate {
         Ok(Self { parts })
     }
 
-    pub(crate) fn has(&self, variable: &str) -> bool {
-        self.parts.iter().any(|part| matches!(part, TemplatePart::Variable { name, .. } if name == variable))
-    }
-
     /// The values for which the template expands to this URI; none is empty. If there are several ways, the values are
     /// as short as possible, from left to right.
     ///

@@ -44,23 +44,6 @@ pub(super) fn parse_arguments<A: DeserializeOwned>(
     })
 }
 
-/// Parses arguments that are a value already, as [`parse_arguments`] does.
-pub(super) fn parse_value<A: DeserializeOwned>(
-    mut value: Value,
-    rules: Option<&Validator>,
-) -> Result<A, String> {
-    if let Some(rules) = rules {
-        rules.check(&value).map_err(|what| invalid(&what))?;
-    }
-    serde_path_to_error::deserialize(&value).or_else(|error| {
-        let error = validation_error(&error);
-        if !write_integers(&mut value) {
-            return Err(error);
-        }
-        serde_path_to_error::deserialize(&value).map_err(|error| validation_error(&error))
-    })
-}
-
 /// Writes whole numbers such as `1.0` as integers: JSON Schema counts them as such, and serde does not. Returns false if
 /// there are none.
 fn write_integers(value: &mut Value) -> bool {

@@ -62,7 +62,7 @@ impl Named {
 }
 
 impl<C: Caller + ?Sized> CallContext<C> {
-    /// The name of the tool or prompt, or the URI of the resource.
+    /// The name of the tool, or the URI of the resource.
     pub(crate) fn subject(&self) -> &str {
         match &self.named {
             Some(named) => &named.subject,
@@ -154,7 +154,7 @@ impl<S> ToolContext<S> {
         self.call.caller.server_name()
     }
 
-    /// The name of the tool or prompt, or the URI of the resource.
+    /// The name of the tool, or the URI of the resource.
     pub fn tool(&self) -> &str {
         self.call.subject()
     }

@@ -44,7 +44,7 @@ impl Isolated {
     pub(crate) async fn start(spec: ServerSpec, test_session: TestSession) -> Self {
         let blocking = BlockingLane::new(Limits::default().blocking_calls);
         let spec = Arc::new(spec);
-        let session = service(&spec, &Limits::default());
+        let session = service(&spec);
         let identity: Arc<dyn Identity> = Arc::new(test_session);
         let cx = StateContext {
             identity: identity.clone(),

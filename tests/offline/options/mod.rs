@@ -9,7 +9,11 @@ use greenroom::{ErrorKind, Options, PermissionDecision, Session};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+mod cli_version;
+mod delivery;
+mod environment;
 mod json;
+mod mistakes;
 mod refused;
 
 const UUID: &str = "9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11";
@@ -47,7 +51,7 @@ impl Row {
 }
 
 /// Options of the host alone: they do not change how the CLI is started.
-const OF_THE_HOST: [&str; 14] = [
+const OF_THE_HOST: [&str; 13] = [
     "allow_old_cli",
     "containment",
     "limits",
@@ -55,7 +59,6 @@ const OF_THE_HOST: [&str; 14] = [
     "mcp_registration",
     "restarts",
     "resume_ladder",
-    "spill_dir",
     "store",
     "timeouts",
     "trace_payloads",

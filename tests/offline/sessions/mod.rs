@@ -1,11 +1,13 @@
-//! The conversations on disk, without a CLI.
+//! The conversations on disk, and who has them.
 
 mod archive;
 mod changes;
 mod conversation;
 mod fork;
+mod in_use;
 mod lists;
 mod reads;
+mod start_or_resume;
 mod summary;
 
 use std::fs;

@@ -1,7 +1,9 @@
-//! Session stores without a session: those of the library, and the test of any store.
+//! Session stores: those of the library, the test of any store, and sessions with a store.
 
 mod conformance;
 mod files;
+mod mirror;
+mod resume;
 mod stored_sessions;
 
 use greenroom::sessions::TranscriptEntry;

@@ -1,8 +1,6 @@
-//! Resources, prompts, requests of a server to the CLI, and changes of the list of tools.
+//! Resources, requests of a server to the CLI, and changes of the list of tools.
 
-use std::collections::BTreeMap;
-
-use greenroom::mcp::{PromptArgument, PromptDef, ReadResource, ResourceDef, ResourceTemplateDef};
+use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef};
 use greenroom::testkit::{Fault, Line, ModelTurn, Recorder, Script, ToolResultSeen, Wire};
 use greenroom::tool::{CallToolResult, Content, RequestError};
 use greenroom::transport::ChildProcess;
@@ -196,24 +194,13 @@ async fn the_model_reads_structured_content_and_a_result_may_end_the_turn() {
 }
 
 #[tokio::test]
-async fn pages_are_read_to_the_last_and_prompts_are_not_asked_for() {
-    let script = Script::new().turn(call("third", json!({}))).turn(text("Found.")).turn(text("What?"));
+async fn pages_are_read_to_the_last() {
+    let script = Script::new().turn(call("third", json!({}))).turn(text("Found."));
     let Some(stage) = Stage::new(script).await else { return };
     let tool = |name: &str| loaded(ToolDef::new(name, "A tool", async |_: NoArgs| "here"));
-    let prompt = PromptDef::raw(
-        "sum",
-        "Sum up",
-        [PromptArgument::required("what")],
-        async |given: BTreeMap<String, String>, _: ToolContext| format!("Sum up {given:?}"),
-    );
-    let server: ToolServer =
-        calc().add_tool(tool("second")).add_tool(tool("third")).page_size(1).prompt(prompt);
+    let server: ToolServer = calc().add_tool(tool("second")).add_tool(tool("third")).page_size(1);
     let session = stage.start(server).await;
     answers(&session, "Go.", "Found.").await;
     assert_eq!(stage.last_result().text, "here");
-    // Seen on CLI 2.1.328: it never asks an in-process server for `prompts/list`, and the command is a text like any
-    // other.
-    answers(&session, "/mcp__calc__sum 7", "What?").await;
-    assert_eq!(stage.last_request().last_user_text(), Some("/mcp__calc__sum 7"));
     stop(&session).await;
 }

@@ -25,8 +25,8 @@ use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::backend::{Backend, MemoryBackend, PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
-    Accept, Accepted, Append, AttemptId, Begin, Begun, Claim, Claimed, Finish, Fleet, FleetBuilder, Join,
-    Name, NodeId, Owned, Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds, TurnItem,
+    Accept, Accepted, Append, AttemptId, Begin, Claim, Claimed, Finish, Fleet, FleetBuilder, Join, Name,
+    NodeId, Owned, Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds, TurnItem,
 };
 use serde_json::json;
 use sqlx::postgres::{PgListener, PgPoolOptions};
@@ -146,7 +146,7 @@ async fn accepted(backend: &PostgresBackend, name: &str) -> PromptId {
 async fn begun(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId) -> AttemptId {
     let attempt = AttemptId::new();
     let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
-    assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Begun::Send(_))));
+    assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     attempt
 }
 

@@ -4,24 +4,24 @@
 //! so that a slot granted by an earlier actor is not taken.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::cell::NameCell;
-use super::context::FleetShared;
 use super::name::NameMessage;
-use super::task::Task;
+use super::task::{Task, answer, spawn};
 use crate::admission::{Admission, AdmissionMessage, Counts};
 use crate::id::Name;
+use crate::lock::locked;
 
 /// A message to the actor of admission.
 pub(crate) enum AdmitterMessage {
     /// A message of a name, whose orders go to this actor.
     Of(Name, AdmissionMessage, ActorRef<NameMessage>),
-    /// The actor of the name has ended. Its slot is free.
+    /// The actor of the name has ended: it wants nothing, and its slot is free.
     Gone(Name),
     /// Time has passed.
     Timer,
@@ -40,23 +40,15 @@ impl ractor::Message for AdmitterMessage {}
 pub(crate) struct AdmissionLink(Arc<Mutex<Option<ActorRef<AdmitterMessage>>>>);
 
 impl AdmissionLink {
-    fn link(&self) -> MutexGuard<'_, Option<ActorRef<AdmitterMessage>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Connects the names with an actor. `None`: the next actor is being started, and all that earlier ones have granted and nobody has
     /// taken is void.
     pub(crate) fn connect(&self, actor: Option<ActorRef<AdmitterMessage>>) {
-        *self.link() = actor;
+        *locked(&self.0) = actor;
     }
 
     /// Tells admission. A message that it misses because it fails is told again by `AskAgain`.
-    pub(crate) fn tell(&self, name: &Name, message: AdmissionMessage, actor: &ActorRef<NameMessage>) {
-        self.send(AdmitterMessage::Of(name.clone(), message, actor.clone()));
-    }
-
     pub(crate) fn send(&self, message: AdmitterMessage) {
-        let actor = self.link().clone();
+        let actor = locked(&self.0).clone();
         if let Some(actor) = actor {
             actor.cast(message).ok();
         }
@@ -64,7 +56,7 @@ impl AdmissionLink {
 
     /// True until the next actor is started.
     pub(crate) fn is_current(&self, admitter: ActorId) -> bool {
-        self.link().as_ref().is_some_and(|actor| actor.get_id() == admitter)
+        locked(&self.0).as_ref().is_some_and(|actor| actor.get_id() == admitter)
     }
 
     /// Takes the slot that an actor has granted. `false`: the next actor is being started, and does not know of it.
@@ -82,20 +74,6 @@ impl AdmissionLink {
 /// The actor of admission.
 pub(crate) struct Admitter;
 
-pub(crate) struct AdmitterArguments {
-    pub(crate) shared: Arc<FleetShared>,
-    /// Names that hold a slot.
-    pub(crate) holders: Vec<Holder>,
-}
-
-/// A name that holds a slot when admission is restarted.
-pub(crate) struct Holder {
-    pub(crate) name: Name,
-    pub(crate) tenant: String,
-    /// Its session is not up yet.
-    pub(crate) starting: bool,
-}
-
 pub(crate) struct AdmitterState {
     admission: Admission,
     actors: HashMap<Name, ActorRef<NameMessage>>,
@@ -112,7 +90,7 @@ impl AdmitterState {
         }
         let myself = myself.clone();
         self.timer = self.admission.wake_at().map(|at| {
-            Task::spawn(async move {
+            spawn(async move {
                 tokio::time::sleep_until(at).await;
                 // An error: admission has ended.
                 myself.cast(AdmitterMessage::Timer).ok();
@@ -125,22 +103,14 @@ impl AdmitterState {
 impl Actor for Admitter {
     type Msg = AdmitterMessage;
     type State = AdmitterState;
-    type Arguments = AdmitterArguments;
+    /// With the names that hold a slot.
+    type Arguments = Admission;
 
     async fn pre_start(
         &self,
         _: ActorRef<AdmitterMessage>,
-        arguments: AdmitterArguments,
+        admission: Admission,
     ) -> Result<AdmitterState, ActorProcessingErr> {
-        let AdmitterArguments { shared, holders } = arguments;
-        let mut admission =
-            Admission::new(shared.limits.clone(), shared.quotas.clone(), shared.default_quota.clone());
-        for Holder { name, tenant, starting } in &holders {
-            admission.holds(name, tenant, *starting);
-        }
-        if shared.draining.is_cancelled() {
-            admission.set_draining();
-        }
         Ok(AdmitterState { admission, actors: HashMap::new(), timer: None })
     }
 
@@ -156,15 +126,13 @@ impl Actor for Admitter {
                 state.actors.insert(name, actor);
             }
             AdmitterMessage::Gone(name) => {
-                state.admission.handle(&name, AdmissionMessage::Gone, Instant::now());
+                state.admission.handle(&name, AdmissionMessage::Withdraw, Instant::now());
+                state.admission.handle(&name, AdmissionMessage::Freed, Instant::now());
                 state.actors.remove(&name);
             }
             AdmitterMessage::Timer => {}
             AdmitterMessage::Drain => state.admission.set_draining(),
-            AdmitterMessage::Counts(reply) => {
-                // An error: nobody waits for the counts any more.
-                reply.send(state.admission.counts()).ok();
-            }
+            AdmitterMessage::Counts(reply) => answer(reply, state.admission.counts()),
             #[cfg(feature = "testkit")]
             AdmitterMessage::Panic => panic!("told to panic"),
         }

@@ -22,17 +22,17 @@ use std::time::Duration;
 use greenroom::SessionBuilder;
 use greenroom::callback::{CallbackContext, Inquiry, InquiryAnswer};
 use serde_json::Value;
-use tokio::sync::broadcast::{self, error::RecvError};
-use tokio::sync::oneshot;
+use tokio::sync::{broadcast, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::cell::NameCell;
-use super::context::FleetShared;
+use super::context::{FleetShared, hint};
 use super::retry::{NotDone, repeat, repeat_owned};
+use super::task;
 use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
-use crate::question::{StoredAnswer, misfit};
+use crate::question::{QuestionAnswer, misfit};
 use crate::record::{Decision, QuestionRecord};
 use crate::request::{Answered, Ask, Change, Ownership};
 
@@ -88,8 +88,7 @@ impl Asker {
             answer = self.answer(id, &inquiry) => answer.unwrap_or_else(InquiryAnswer::deny),
         };
         self.shared.tell_transitions();
-        // An error: the CLI does not wait any more.
-        reply.send(answer).ok();
+        task::answer(reply, answer);
     }
 
     /// Keeps a question in the backend, and waits for its decision.
@@ -101,19 +100,17 @@ impl Asker {
         let question = self.keep(id, inquiry).await?;
         self.shared.tell_transitions();
         let stored = match self.decision(&mut changes, question).await.map_err(not_asked)? {
-            Some(Decision::Answered { answer, .. }) => StoredAnswer::read(answer),
-            Some(Decision::Expired { .. }) => Some(StoredAnswer::TakenBack),
+            Some(Decision::Answered { answer: Value::Null, .. } | Decision::Expired { .. }) => {
+                return Err(format!("no person has answered within {:?}", self.shared.limits.question));
+            }
+            Some(Decision::Answered { answer, .. }) => answer,
             None => return Err("the turn has ended in which this was asked".to_owned()),
         };
-        match stored {
-            Some(StoredAnswer::Person { answer, .. }) => match misfit(inquiry, &answer) {
-                None => Ok(answer),
-                Some(why) => Err(format!("the person's answer cannot be used: {why}")),
-            },
-            Some(StoredAnswer::TakenBack) => {
-                Err(format!("no person has answered within {:?}", self.shared.limits.question))
-            }
-            None => Err("the person's answer cannot be read by this version of the host".to_owned()),
+        let QuestionAnswer { answer, .. } = serde_json::from_value(stored)
+            .map_err(|_| "the person's answer cannot be read by this version of the host".to_owned())?;
+        match misfit(inquiry, &answer) {
+            None => Ok(answer),
+            Some(why) => Err(format!("the person's answer cannot be used: {why}")),
         }
     }
 
@@ -153,8 +150,7 @@ impl Asker {
             if left.is_zero() {
                 return self.expire(id).await;
             }
-            // An error: there was no hint.
-            timeout(left.min(LOOK), decided(changes, id)).await.ok();
+            hint(changes, Change::Decided(id), left.min(LOOK)).await;
             match repeat(&self.shared, || backend.question(id)).await? {
                 Some(QuestionRecord { decision: None, .. }) => {}
                 question => return Ok(question.and_then(|question| question.decision)),
@@ -164,8 +160,8 @@ impl Asker {
 
     /// Ends a question whose deadline has passed. An answer that came just before it counts.
     async fn expire(&self, id: QuestionId) -> Result<Option<Decision>, NotDone> {
-        let (attempt, late) = (AttemptId::new(), taken_back());
-        match repeat(&self.shared, || self.shared.backend.answer(id, attempt, late.clone())).await? {
+        let attempt = AttemptId::new();
+        match repeat(&self.shared, || self.shared.backend.answer(id, attempt, Value::Null)).await? {
             Answered::Decided(question) | Answered::TooLate(question) => Ok(question.decision),
             Answered::Gone => Ok(None),
         }
@@ -177,8 +173,8 @@ impl Asker {
         if self.kill.is_cancelled() || !self.shared.holds_lease() {
             return;
         }
-        let (attempt, answer) = (AttemptId::new(), taken_back());
-        if let Err(error) = self.shared.ask(|backend| backend.answer(id, attempt, answer.clone())).await {
+        let attempt = AttemptId::new();
+        if let Err(error) = self.shared.ask(|backend| backend.answer(id, attempt, Value::Null)).await {
             tracing::debug!(question = %id, %error, "a question could not be taken back; it ends with its turn");
         }
     }
@@ -194,21 +190,4 @@ fn not_asked(not_done: NotDone) -> String {
 
 fn refused(why: impl std::fmt::Display) -> String {
     format!("no person can be asked: {why}")
-}
-
-fn taken_back() -> Value {
-    // A plain variant is always JSON.
-    serde_json::to_value(StoredAnswer::TakenBack).unwrap_or_default()
-}
-
-/// Waits for a hint that a question was decided.
-async fn decided(changes: &mut broadcast::Receiver<Change>, question: QuestionId) {
-    loop {
-        match changes.recv().await {
-            Ok(Change::Decided(id)) if id == question => return,
-            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
-            Ok(_) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
 }

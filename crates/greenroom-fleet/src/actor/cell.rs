@@ -1,30 +1,57 @@
 //! The holdings of a name (slot, ownership, session) are kept outside of its actor: an actor that fails leaves them to be given back.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use greenroom::Session;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::name::steps::losses::Losses;
+use super::name::steps::losses::{Loss, Losses};
 use crate::id::{AttemptId, Name, PromptId};
+use crate::lock::locked;
 use crate::request::Ownership;
 
 /// A name that is not passive.
 pub(crate) struct NameCell {
     pub(crate) name: Name,
     holdings: Mutex<Holdings>,
-    /// The actor was woken, and has not looked at its queue since.
-    dirty: AtomicBool,
     /// The steps that run. A step goes on when the actor fails.
     pub(crate) steps: TaskTracker,
+}
+
+/// The stage of a name's actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StageKind {
+    Settled,
+    Waiting,
+    Activating,
+    Backoff,
+    Idle,
+    Running,
+    Passivating,
+}
+
+impl StageKind {
+    /// The word for the stage in a snapshot.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::Waiting => "waiting",
+            Self::Activating => "activating",
+            Self::Backoff => "backoff",
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Passivating => "passivating",
+        }
+    }
 }
 
 /// The slot, the ownership and the session of a name.
 #[derive(Default)]
 pub(crate) struct Holdings {
+    /// The actor was woken, and has not looked at its queue since.
+    is_dirty: bool,
     /// The slot of this admission.
     pub(crate) slot: bool,
     pub(crate) tenant: String,
@@ -35,7 +62,7 @@ pub(crate) struct Holdings {
     /// The prompt of the running turn.
     pub(crate) running: Option<PromptId>,
     /// The stage of the name's actor, and its beginning, for snapshots. `None`: the actor has just started.
-    pub(crate) stage: Option<(&'static str, Instant)>,
+    pub(crate) stage: Option<(StageKind, Instant)>,
     /// The losses of the session's transcript, if the backend keeps it.
     pub(crate) losses: Option<Arc<Losses>>,
     /// Cancelled when the session is to end at once.
@@ -48,13 +75,13 @@ pub(crate) struct Holdings {
 
 impl NameCell {
     pub(crate) fn new(name: Name) -> Arc<Self> {
-        let (holdings, dirty) = (Mutex::default(), AtomicBool::new(true));
-        Arc::new(Self { name, holdings, dirty, steps: TaskTracker::new() })
+        let holdings = Holdings { is_dirty: true, ..Holdings::default() };
+        Arc::new(Self { name, holdings: holdings.into(), steps: TaskTracker::new() })
     }
 
     /// The holdings, locked. Drop the guard before an `await`.
     pub(crate) fn holdings(&self) -> MutexGuard<'_, Holdings> {
-        self.holdings.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.holdings)
     }
 
     /// Cancel this to end the session of the current activation at once.
@@ -91,9 +118,15 @@ impl NameCell {
         self.holdings().is_fenced
     }
 
-    /// The losses of the session's transcript; `None` if the backend keeps no transcripts.
-    pub(crate) fn losses(&self) -> Option<Arc<Losses>> {
-        self.holdings().losses.clone()
+    /// True if the name's actor is in this stage.
+    pub(crate) fn is_in(&self, stage: StageKind) -> bool {
+        self.holdings().stage.is_some_and(|(is, _)| is == stage)
+    }
+
+    /// The first loss of the session's transcript, if the backend keeps transcripts.
+    pub(crate) async fn loss(&self) -> Option<Loss> {
+        let losses = self.holdings().losses.clone()?;
+        losses.first().await
     }
 
     /// The session, if it runs a turn, and the turn of this prompt if one is given.
@@ -105,15 +138,15 @@ impl NameCell {
 
     /// Notes that there may be something to do. `false`: that was noted before, and the actor has not looked since.
     pub(crate) fn mark(&self) -> bool {
-        !self.dirty.swap(true, Ordering::AcqRel)
+        !std::mem::replace(&mut self.holdings().is_dirty, true)
     }
 
     /// Notes that the actor looks now.
     pub(crate) fn look(&self) {
-        self.dirty.store(false, Ordering::Release);
+        self.holdings().is_dirty = false;
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::Acquire)
+        self.holdings().is_dirty
     }
 }

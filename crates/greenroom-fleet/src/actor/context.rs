@@ -2,29 +2,30 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::cell::NameCell;
-use super::transitions::Transitions;
-use crate::backend::{Backend, Reply};
-use crate::error::{BackendError, BackendErrorKind, FleetError};
+use crate::backend::{Backend, Reply, Requests};
+use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::fence::Fence;
 use crate::files::Folders;
 use crate::hub::Hub;
 use crate::id::{Name, NodeId, Timestamp};
 use crate::limits::{FleetLimits, Quota};
+use crate::lock::locked;
 use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;
-use crate::request::Reserve;
+use crate::request::{Change, Reserve};
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -42,6 +43,22 @@ pub(crate) async fn within<T>(
         let text = format!("the backend has not answered within {limit:?}");
         Err(BackendError::new(BackendErrorKind::Unavailable, text))
     })
+}
+
+/// Waits for a hint that something was changed, or that hints were missed, but no longer than the limit.
+pub(crate) async fn hint(changes: &mut broadcast::Receiver<Change>, wanted: Change, limit: Duration) {
+    let hinted = async {
+        loop {
+            match changes.recv().await {
+                Ok(Change::Missed) | Err(RecvError::Lagged(_)) => return,
+                Ok(change) if change == wanted => return,
+                Ok(_) => {}
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    };
+    // An error: there was no hint.
+    tokio::time::timeout(limit, hinted).await.ok();
 }
 
 /// The state that all actors and handles of a fleet share.
@@ -66,8 +83,9 @@ pub(crate) struct FleetShared {
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,
     pub(crate) events: broadcast::Sender<FleetEvent>,
-    /// Transitions of the backend that are events, and have not been told.
-    pub(crate) transitions: Transitions,
+    /// Transitions that the backend has made and the application has not been told. Whoever tells an event next tells them before, so
+    /// events come in the order in which they happened. The keeper hears of each one, so none waits for long.
+    pub(crate) transitions: Mutex<broadcast::Receiver<FleetEvent>>,
     /// Cancelled when the fleet takes no more prompts.
     pub(crate) draining: CancellationToken,
     /// Cancelled when an operator has asked the node to drain.
@@ -123,7 +141,15 @@ impl FleetShared {
 
     /// Tells the transitions that requests to the backend have made.
     pub(crate) fn tell_transitions(&self) {
-        self.transitions.tell(|event| self.send(event));
+        // A panic in between leaves the rest in the channel.
+        let mut transitions = locked(&self.transitions);
+        loop {
+            match transitions.try_recv() {
+                Ok(transition) => self.send(transition),
+                Err(TryRecvError::Lagged(missed)) => self.send(FleetEvent::TransitionsMissed { missed }),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+            }
+        }
     }
 
     fn send(&self, event: FleetEvent) {
@@ -149,7 +175,7 @@ impl FleetShared {
     }
 
     /// Finds the living node that owns a name in place of this one.
-    pub(crate) async fn owner_elsewhere(&self, state: &NameState) -> Result<Option<NodeId>, FleetError> {
+    pub(crate) async fn owner_elsewhere(&self, state: &NameState) -> Result<Option<NodeId>, BackendError> {
         match state {
             NameState::Owned { node, .. } if *node != self.node => {
                 Ok(self.is_alive(*node).await?.then_some(*node))
@@ -159,14 +185,44 @@ impl FleetShared {
     }
 
     /// True if the backend does not count a node as dead.
-    pub(crate) async fn is_alive(&self, node: NodeId) -> Result<bool, FleetError> {
+    pub(crate) async fn is_alive(&self, node: NodeId) -> Result<bool, BackendError> {
         let nodes = self.ask(|backend| Box::pin(all_nodes(backend))).await?;
         Ok(nodes.iter().any(|found| found.id == node && found.state != NodeState::Dead))
     }
 
+    /// The host to which a session that is created here is bound, if its placement says so.
+    pub(crate) fn host_of_new(&self) -> Option<String> {
+        (self.placement == Placement::OnHost).then(|| self.host.clone())
+    }
+
+    /// True if the fleet takes a prompt for a session: it is open, or it drains and another node can run the session.
+    ///
+    /// A backend that does not answer counts as no other node: a prompt that is refused can be sent again elsewhere.
+    pub(crate) async fn takes_prompt(&self, name: &Name) -> bool {
+        if !self.draining.is_cancelled() {
+            return true;
+        }
+        let has_ended = self.ended.is_cancelled() || self.lost.is_cancelled();
+        !has_ended && !self.backend.is_exclusive() && self.another_node_runs(name).await.unwrap_or(false)
+    }
+
+    /// True if a node other than this one holds its lease, takes names, and is on a host on which the session may run.
+    async fn another_node_runs(&self, name: &Name) -> Result<bool, BackendError> {
+        let record = self.ask(|backend| backend.name_record(name.clone())).await?;
+        let host = record.map_or_else(|| self.host_of_new(), |record| record.host);
+        let nodes = self.ask(|backend| Box::pin(all_nodes(backend))).await?;
+        let now = self.backend.now();
+        Ok(nodes.iter().any(|node| {
+            node.id != self.node
+                && node.state == NodeState::Up
+                && now < node.lease_until
+                && host.as_ref().is_none_or(|host| *host == node.host)
+        }))
+    }
+
     /// The names that have an actor here, locked. Drop the guard before an `await`.
     pub(crate) fn awake(&self) -> MutexGuard<'_, HashMap<Name, Arc<NameCell>>> {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.awake)
     }
 
     /// True if a process runs on this host. All processes of a backend that only this process can use do, also those that

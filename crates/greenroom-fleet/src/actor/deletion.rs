@@ -4,10 +4,15 @@
 //!  backend: delete ──► marked ──► its old processes are gone ──► files and transcripts are removed ──► backend: deleted ──► (gone)
 //!                        │ ▲
 //!                        ▼ │ a process does not end, files cannot be removed, or the service ends
-//!                      stays marked: the next opening and the keeper try again
+//!                      stays marked: the keeper tries again, and the next opening
 //! ```
 //!
 //! A marked name takes no prompts and no owner, so its files belong to the deletion alone. Each step can be repeated.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::context::FleetShared;
 use super::name::steps::left;
@@ -15,10 +20,13 @@ use super::retry::repeat;
 use crate::backend::Requests;
 use crate::error::{BackendError, FleetError};
 use crate::event::FleetEvent;
-use crate::files::Removal;
 use crate::id::Name;
-use crate::record::{NameRecord, NameState};
+use crate::record::NameState;
 use crate::request::{Marked, TranscriptsOf};
+
+/// The pauses before a deletion that has failed is tried again: the first one, doubled each time up to the longest one.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(15);
 
 /// Deletes a name that no node owns, and its files.
 ///
@@ -40,48 +48,21 @@ pub(crate) async fn delete(shared: &FleetShared, name: &Name) -> Result<Marked, 
 pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), FleetError> {
     // Read after the wait: the other removal may have been that of this name.
     let removal = shared.folders.removal().await;
-    match repeat(shared, || shared.backend.name_record(name.clone())).await? {
-        Some(record) if matches!(record.state, NameState::Deleting { .. }) => {
-            match record.host.as_ref().filter(|host| !shared.backend.is_exclusive() && **host != shared.host)
-            {
-                Some(host) => Err(FleetError::State(format!(
-                    "the session is marked as being deleted; its files are on the host '{host}', and a node there removes them"
-                ))),
-                None => finish(shared, &record, &removal).await,
-            }
-        }
-        _ => Ok(()),
+    let record = repeat(shared, || shared.backend.name_record(name.clone())).await?;
+    let Some(record) = record.filter(|record| matches!(record.state, NameState::Deleting { .. })) else {
+        return Ok(());
+    };
+    if let Some(host) = record.host.filter(|host| !shared.backend.is_exclusive() && *host != shared.host) {
+        return Err(FleetError::State(format!(
+            "the session is marked as being deleted; its files are on the host '{host}', and a node there removes them"
+        )));
     }
-}
-
-/// Goes on with the first `limit` deletions. Returns the numbers of names that were marked, and of those that stay marked.
-///
-/// # Errors
-/// An unavailable backend. A name that cannot be read, or whose files cannot be removed or are in use, is no error.
-pub(crate) async fn resume_marked(
-    shared: &FleetShared,
-    limit: usize,
-) -> Result<(usize, usize), BackendError> {
-    let marked = shared.ask(|backend| backend.deleting(limit)).await?;
-    let mut failed = 0;
-    for name in &marked {
-        match resume(shared, name).await {
-            Err(FleetError::Backend(error)) if error.is_unavailable() => return Err(error),
-            resumed => failed += usize::from(resumed.is_err()),
-        }
-    }
-    Ok((marked.len(), failed))
-}
-
-/// Removes the files of a marked name, and then the name.
-async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) -> Result<(), FleetError> {
-    let name = &record.name;
     let removed = match left::end_processes(shared, name).await? {
         Some(why) => Err(FleetError::State(format!("{why}; its files are kept until then"))),
-        None => shared.folders.remove(record.conversation, removal).await.map_err(FleetError::from),
+        None => shared.folders.remove(record.conversation, &removal).await.map_err(FleetError::from),
     };
     if let Err(error) = removed {
-        let (name, tenant, why) = (name.clone(), record.tenant.clone(), error.to_string());
+        let (name, tenant, why) = (name.clone(), record.tenant, error.to_string());
         shared.tell(FleetEvent::DeletionFailed { name, tenant, why });
         return Err(error);
     }
@@ -94,15 +75,53 @@ async fn finish(shared: &FleetShared, record: &NameRecord, removal: &Removal) ->
     Ok(())
 }
 
+/// Deletions that have failed, each with the moment of its next try and the pause before that.
+#[derive(Default)]
+pub(crate) struct Stuck(HashMap<Name, (Instant, Duration)>);
+
+impl Stuck {
+    /// Goes on with `count` marked names that have not failed before, and then with those whose next try has come. A name that fails waits for its next try, and delays no other name.
+    ///
+    /// # Errors
+    /// An unavailable backend. A name that cannot be read, or whose files cannot be removed or are in use, is no error.
+    pub(crate) async fn resume_marked(
+        &mut self,
+        shared: &FleetShared,
+        count: usize,
+    ) -> Result<(), BackendError> {
+        let limit = self.0.len().saturating_add(count);
+        let mut marked = shared.ask(|backend| backend.deleting(limit)).await?;
+        let mut before = std::mem::take(&mut self.0);
+        marked.sort_by_key(|name| before.contains_key(name));
+        for name in marked {
+            let (mut at, mut pause) =
+                before.remove(&name).unwrap_or_else(|| (Instant::now(), Duration::ZERO));
+            if at <= Instant::now() {
+                match resume(shared, &name).await {
+                    Ok(()) => continue,
+                    Err(FleetError::Backend(error)) if error.is_unavailable() => return Err(error),
+                    Err(_) => pause = (pause * 2).clamp(SHORTEST, LONGEST),
+                }
+                at = Instant::now() + pause;
+            }
+            self.0.insert(name, (at, pause));
+        }
+        Ok(())
+    }
+
+    /// The moment at which the first failed deletion is tried again.
+    pub(crate) fn next_try(&self) -> Option<Instant> {
+        self.0.values().map(|(at, _)| *at).min()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::actor::stage::{accept, joined};
     use crate::backend::MemoryBackend;
     use crate::limits::FleetLimits;
     use crate::request::{Accept, Accepted, QueueBounds};
+    use crate::stage::{accept, joined};
 
     #[tokio::test(start_paused = true)]
     async fn a_name_with_many_prompts_and_files_is_deleted_whole() {

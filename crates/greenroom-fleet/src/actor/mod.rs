@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Fleet (handles) ──► FleetSupervisor ──┬── Admission: who gets a slot, who gets a turn
-//!                                        ├── Keeper: the lease, moments that are due, what expires
+//!                                        ├── Keeper (tasks): the lease, moments that are due, what expires
 //!                                        └── NameActor, one for each name that is not passive ──► a greenroom session
 //! ```
 //!
@@ -18,10 +18,5 @@ pub(crate) mod keeper;
 pub(crate) mod name;
 pub(crate) mod retry;
 pub(crate) mod scribe;
-#[cfg(test)]
-pub(crate) mod stage;
 pub(crate) mod supervisor;
 pub(crate) mod task;
-pub(crate) mod transitions;
-#[cfg(test)]
-pub(crate) mod turn_stage;

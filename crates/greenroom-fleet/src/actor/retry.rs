@@ -74,10 +74,7 @@ pub(crate) async fn repeat_sized<'a, T>(
 ) -> Result<T, NotDone> {
     let is_bounded = bytes > LARGE && !shared.backend.is_exclusive();
     let pauses = pauses().with_total_delay(is_bounded.then_some(shared.limits.lease));
-    match repeat_with(shared, pauses, request).await? {
-        Owned::Done(answer) => Ok(answer),
-        Owned::Fenced => Err(NotDone::Fenced),
-    }
+    repeat_with(shared, pauses, request).await?.done().ok_or(NotDone::Fenced)
 }
 
 async fn repeat_with<'a, T>(

@@ -1,18 +1,21 @@
-//! A spawned task that ends when its owner does.
+//! A spawned task that ends when its owner does, and answers to callers.
 
+use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 /// A task that is aborted when its owner drops it.
-#[derive(Debug)]
-pub(crate) struct Task {
-    _task: AbortOnDropHandle<()>,
+pub(crate) type Task<T = ()> = AbortOnDropHandle<T>;
+
+/// Spawns a task for an owner.
+pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
+    #[allow(clippy::disallowed_methods, reason = "the handle is the owner that the rule asks for")]
+    AbortOnDropHandle::new(tokio::spawn(future))
 }
 
-impl Task {
-    pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
-        #[allow(clippy::disallowed_methods, reason = "`Task` is the owner that the rule asks for")]
-        Self { _task: AbortOnDropHandle::new(tokio::spawn(future)) }
-    }
+/// Answers a caller.
+pub(crate) fn answer<T>(caller: oneshot::Sender<T>, answer: T) {
+    // An error: the caller waits no more.
+    caller.send(answer).ok();
 }
 
 /// The text of a panic.

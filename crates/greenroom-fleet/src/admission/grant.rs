@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::Admission;
 use super::seat::Slot;
-use super::types::{Grant, Want};
+use super::{Admission, Grant, Want};
 use crate::Name;
 
 /// The request that is next in order, and can be granted now or after an eviction.
@@ -70,8 +69,7 @@ impl Admission {
             let Some(id) = self.seats.get(&name).map(|seat| Arc::clone(&seat.tenant)) else { continue };
             if let Some(tenant) = self.tenants.get_mut(&id) {
                 tenant.rested.insert(key, Arc::clone(&name));
-                let queued = tenant.queued();
-                self.ring.file(&id, tenant, queued);
+                self.ring.file(&id, tenant);
             }
             self.rested.insert(key, name);
         }
@@ -79,7 +77,7 @@ impl Admission {
 
     /// The first promised name for which there is a slot now.
     fn startable(&self) -> Option<Arc<Name>> {
-        if !self.has_slot() || self.tally.starting >= self.limits.activations_at_once {
+        if !self.tally.has_slot(self.limits.live) || self.tally.starting >= self.limits.activations_at_once {
             return None;
         }
         let has_slot = |name: &Arc<Name>| {
@@ -89,22 +87,15 @@ impl Admission {
         self.promised.values().find(|name| has_slot(name) == Some(true)).cloned()
     }
 
-    fn has_slot(&self) -> bool {
-        self.tally.has_slot(self.limits.live)
-    }
-
-    fn has_room(&self) -> bool {
-        self.tally.has_room(self.limits.live)
-    }
-
     fn pick(&self) -> Option<Pick> {
         let ring = &self.ring;
         // Promises beyond this would only wait for other activations, and others could come first until then.
         let at_once = self.limits.activations_at_once;
         let may_promise = self.tally.starting + self.promised.len() < at_once;
         // The promised names wait for slots of their own tenants, so a slot that is free is for others.
-        let may_start = self.has_slot() && self.tally.starting < at_once;
-        let some_slot = self.has_room() || !self.rested.is_empty() || !ring.yielding.is_empty();
+        let may_start = self.tally.has_slot(self.limits.live) && self.tally.starting < at_once;
+        let some_slot =
+            self.tally.has_room(self.limits.live) || !self.rested.is_empty() || !ring.yielding.is_empty();
         let may_open = may_start || (may_promise && some_slot);
         let open = ring.open.first_key_value().filter(|_| may_open);
         let capped = ring.capped.first_key_value().filter(|_| may_promise);
@@ -125,7 +116,7 @@ impl Admission {
     /// Promises a slot to the name and charges its tenant, if a slot is free or on its way.
     fn promise(&mut self, name: &Name, tenant: &str) -> bool {
         let has_room = self.tenants.get(tenant).is_some_and(|tenant| tenant.tally.has_room(tenant.cap));
-        if !has_room || !self.has_room() {
+        if !has_room || !self.tally.has_room(self.limits.live) {
             return false;
         }
         self.charge(name);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use tokio::time::Instant;
 
-use super::types::{AdmissionMessage, Tally, Want};
+use super::{AdmissionMessage, Tally, Want};
 
 /// Where a name is with its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +93,6 @@ impl Seat {
             (AdmissionMessage::Leaving, slot) if slot.is_held() => self.slot = Slot::Leaving,
             (AdmissionMessage::Freed, slot) if slot.is_held() => {
                 (self.slot, self.busy) = (Slot::Nothing, false);
-            }
-            (AdmissionMessage::Gone, _) => {
-                (self.slot, self.busy, self.want) = (Slot::Nothing, false, None);
             }
             _ => {}
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
 
+use super::Tally;
 use super::seat::{Rank, Seat, Slot};
-use super::types::Tally;
 use crate::Name;
 use crate::limits::Quota;
 
@@ -26,6 +26,8 @@ pub(super) struct Tenant {
     pub(super) tally: Tally,
     /// Names in its queue, those that leave included.
     queue: usize,
+    /// The ring counts the tenant among those that ask.
+    asks: bool,
     place: Place,
     /// The tenant's place was given to it by the clock: it had not asked just before.
     fresh: bool,
@@ -44,11 +46,6 @@ pub(super) struct Tenant {
 impl Tenant {
     pub(super) fn new(quota: &Quota) -> Self {
         Self { weight: quota.weight.max(1).into(), cap: quota.live, ..Self::default() }
-    }
-
-    /// A name of it queues.
-    pub(super) fn queued(&self) -> bool {
-        self.queue > 0
     }
 
     /// Enters a name in the lists in which it belongs.
@@ -118,17 +115,19 @@ impl Ring {
         tenant.place = (next, self.arrive());
     }
 
-    /// Enters the tenant in the lists in which it belongs after a change of one of its names. `queued` says whether a name of
-    /// the tenant queued before the change.
-    pub(super) fn file(&mut self, id: &Arc<str>, tenant: &mut Tenant, queued: bool) {
-        match (queued, tenant.queue > 0) {
+    /// Enters the tenant in the lists in which it belongs after a change of one of its names.
+    pub(super) fn file(&mut self, id: &Arc<str>, tenant: &mut Tenant) {
+        match (tenant.asks, tenant.queue > 0) {
             (false, true) => {
                 self.weights += tenant.weight;
-                self.welcome(tenant);
+                // Behind those that ask, and not before the clock.
+                tenant.fresh = tenant.place.0 <= self.clock;
+                tenant.place = (tenant.place.0.max(self.clock), self.arrive());
             }
             (true, false) => self.weights -= tenant.weight,
             _ => {}
         }
+        tenant.asks = tenant.queue > 0;
         let (slotless, room) = (!tenant.slotless.is_empty(), tenant.tally.has_room(tenant.cap));
         let own_victim = !tenant.rested.is_empty() || !tenant.yielding.is_empty();
         for (list, belongs) in [
@@ -143,12 +142,6 @@ impl Ring {
             }
         }
         tenant.filed = tenant.place;
-    }
-
-    /// Gives a tenant that begins to ask its place: behind those that ask, and not before the clock.
-    fn welcome(&mut self, tenant: &mut Tenant) {
-        tenant.fresh = tenant.place.0 <= self.clock;
-        tenant.place = (tenant.place.0.max(self.clock), self.arrive());
     }
 
     fn arrive(&mut self) -> u64 {

@@ -27,15 +27,8 @@ use uuid::Uuid;
 use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
-use crate::record::{
-    CommandRecord, CommandResult, NameRecord, NodeRecord, ProcessRecord, PromptContent, PromptOutcome,
-    PromptRecord, QuestionRecord, TenantRecord,
-};
-use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Answered, Append, AppendEntries, Ask, Begin, Begun,
-    Change, Claim, Claimed, CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, StoredText,
-    StoredTranscript, TakeCommand, TranscriptsOf, WaitingNames, WaitingPage, Withdrawn,
-};
+use crate::record::*;
+use crate::request::*;
 
 pub use local::LocalBackend;
 pub use memory::MemoryBackend;
@@ -196,14 +189,12 @@ macro_rules! requests {
                 self.channels().transitions.subscribe()
             }
 
-            $($(#[$doc])* fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer>;)*
-        }
-
-        impl<B: Backend + ?Sized> Requests for B {
-            $(fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
+            $($(#[$doc])* fn $method(&self, $($arg: $type),*) -> Reply<'_, $answer> {
                 Box::pin(request(self, stringify!($method), move |step| step.$method($($arg.clone()),*)))
             })*
         }
+
+        impl<B: Backend + ?Sized> Requests for B {}
 
         /// The names of the requests.
         #[cfg(feature = "testkit")]
@@ -243,8 +234,10 @@ requests! {
     fn drop_prompt(prompt: PromptId, why: String) -> Withdrawn;
     /// Makes a node the owner of a name. The turn that a lost owner had begun goes on with its continuation, or ends.
     fn claim(claim: Claim) -> Claimed;
-    /// Writes down that a prompt begins. Nothing of the prompt is sent before the answer [`Begun::Send`].
-    fn begin(begin: Begin) -> Owned<Begun>;
+    /// Writes down that a prompt begins, and answers with what is sent, now and never again: the prompt, or its continuation. `Done(None)`: it
+    /// may not begin. It does not wait or is not due, another prompt of the name runs or goes on first, or the tenant has no money for it. A
+    /// prompt that has waited for too long ends as unsent.
+    fn begin(begin: Begin) -> Owned<Option<Value>>;
     /// Keeps messages of the running turn. Answers with the number up to which all messages are kept or counted. `Done(None)`: nothing was
     /// kept, because the turn does not run by this owner, or messages before the first one are missing.
     fn append(append: Append) -> Owned<Option<u64>>;
@@ -253,8 +246,9 @@ requests! {
     fn finish(finish: Finish) -> Owned<bool>;
     /// Gives a name back. `true`: a prompt waits.
     fn release(owner: Ownership) -> Owned<bool>;
-    /// Gives a name back whose session could not be started. Too many failures quarantine the name.
-    fn activation_failed(failed: ActivationFailed) -> Owned<AfterFailure>;
+    /// Gives a name back whose session could not be started. Answers with the number of failures in the period. `Done(None)`: there were too
+    /// many, and the name is quarantined.
+    fn activation_failed(failed: ActivationFailed) -> Owned<Option<u32>>;
 
     /// Keeps the identity of the process group that runs an owner's session. `None`: no process runs any more.
     ///
@@ -306,7 +300,7 @@ requests! {
     fn commands(node: NodeId, limit: usize) -> Vec<CommandRecord>;
     /// Takes a command: its owner is about to carry it out. `Done(false)`: somebody else has taken it, it has ended, or its deadline
     /// has passed, so it is not carried out.
-    fn take_command(take: TakeCommand) -> Owned<bool>;
+    fn take_command(command: CommandId, owner: Ownership, attempt: AttemptId) -> Owned<bool>;
     /// Gives a command its result. `attempt`: the one that has taken it; its owner may have given the name back since.
     /// `false`: the attempt has not taken it, or the command has another result.
     fn finish_command(command: CommandId, attempt: AttemptId, result: CommandResult) -> bool;
@@ -346,8 +340,8 @@ requests! {
     /// Kept messages of a turn with numbers after `after`, in order: up to `limit`, as many as have 1 MiB, and at least one. The last page
     /// is an empty one.
     fn messages(prompt: PromptId, after: u64, limit: usize) -> Vec<StoredText>;
-    /// The first prompts that wait for a name, in their order.
-    fn queue(name: Name, limit: usize) -> Vec<PromptRecord>;
+    /// The prompt of a name that may begin now: the one with which the name goes on, or the first one that may begin.
+    fn next_prompt(name: Name) -> Option<PromptRecord>;
     /// A page of names that a node can run now: for each name the prompt with which it goes on, or the first one that may begin.
     ///
     /// A prompt may begin unless it is a reminder whose moment has not come, or has waited for too long. Names are passed over

@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 pub(crate) type Result<T, E = BackendError> = std::result::Result<T, E>;
 
-type Cause = Arc<dyn std::error::Error + Send + Sync>;
-
 /// The reason why a backend could not carry out a request. A refusal that follows from the rules, such as a full queue, is an
 /// answer and no error.
 #[derive(Clone, Debug)]
 pub struct BackendError {
     kind: BackendErrorKind,
     message: String,
-    cause: Option<Cause>,
+    cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// The kinds of [`BackendError`]. New kinds are added: match with a wildcard arm.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The reason why a fleet could not create or remove the files of a session. Its text names the path and tells what to do.
+/// The reason why a fleet could not create or remove the files of a session. Its text names the path and says what to do.
 #[derive(Clone, Debug)]
 pub struct FilesError {
     kind: FilesErrorKind,
@@ -44,8 +44,6 @@ pub enum FilesErrorKind {
     #[error("the system refuses")]
     Other,
 }
-
-pub(crate) type Result<T> = std::result::Result<T, FilesError>;
 
 impl FilesError {
     /// The error of an operation, such as `create the folder`.

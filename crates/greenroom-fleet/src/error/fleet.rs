@@ -72,6 +72,12 @@ pub enum FleetError {
     Ended,
 }
 
+impl FleetError {
+    pub(crate) fn not_found(what: &'static str, id: impl std::fmt::Display) -> Self {
+        Self::NotFound { what, id: id.to_string() }
+    }
+}
+
 /// The reason why a prompt has no turn.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -110,9 +116,6 @@ pub enum Refusal {
     /// The fleet has ended, or is draining and knows no other node that can run the session.
     #[error("the fleet is draining, or has ended: send the prompt to the fleet that takes over")]
     Draining,
-    /// The text is no name of a session.
-    #[error(transparent)]
-    Name(#[from] InvalidName),
     /// The prompt cannot be kept.
     #[error("{0}")]
     Invalid(String),

@@ -6,6 +6,5 @@ mod fleet;
 
 pub(crate) use backend::Result;
 pub use backend::{BackendError, BackendErrorKind};
-pub(crate) use files::Result as FilesResult;
 pub use files::{FilesError, FilesErrorKind};
 pub use fleet::{FleetError, PromptError, Refusal};

@@ -14,8 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::fleet::{Fleet, Handle, LONGEST};
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetSupervisor;
-use crate::actor::transitions::Transitions;
-use crate::backend::{Backend, MemoryBackend};
+use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, FleetEvents};
 use crate::fence::{self, Fence};
@@ -31,7 +30,7 @@ const EVENTS: usize = 1024;
 
 /// Defines a fleet. See [`Fleet::builder`].
 pub struct FleetBuilder {
-    backend: Option<Arc<dyn Backend>>,
+    pub(crate) backend: Option<Arc<dyn Backend>>,
     limits: FleetLimits,
     quotas: HashMap<String, Quota>,
     default_quota: Quota,
@@ -73,7 +72,7 @@ impl FleetBuilder {
         self
     }
 
-    /// Adds a profile: how the sessions that name it are built. The function is called anew at each activation, and must not block.
+    /// Adds a profile: how the sessions that name it are built. Each activation calls the function, which must not block.
     /// The fleet sets the conversation, and a working directory and a configuration folder unless the profile does.
     ///
     /// Its handlers decide about permissions, questions of the model, elicitations and dialogs. What they leave open, such as a
@@ -93,13 +92,6 @@ impl FleetBuilder {
         self
     }
 
-    /// Sets the bounds of the fleet.
-    #[must_use]
-    pub fn limits(mut self, limits: FleetLimits) -> Self {
-        self.limits = limits;
-        self
-    }
-
     /// Changes the bounds of the fleet.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut FleetLimits)) -> Self {
@@ -114,7 +106,7 @@ impl FleetBuilder {
         self
     }
 
-    /// Sets the quota of tenants that have none of their own.
+    /// Sets the quota of all other tenants.
     #[must_use]
     pub fn default_quota(mut self, quota: Quota) -> Self {
         self.default_quota = quota;
@@ -152,7 +144,7 @@ impl FleetBuilder {
     /// Sets where the transcripts of all sessions are kept. Default: [`TranscriptsIn::Backend`] if other services
     /// [share](Backend::is_shared) the backend, and [`TranscriptsIn::Folder`] otherwise.
     ///
-    /// Set it alike on all nodes of the fleet: conversations that began otherwise begin anew.
+    /// Set it alike on all nodes of the fleet. A conversation that began with another setting starts empty.
     #[must_use]
     pub fn transcripts(mut self, place: TranscriptsIn) -> Self {
         self.transcripts = Some(place);
@@ -215,35 +207,43 @@ impl FleetBuilder {
 
     async fn open(self, parent: Option<ActorCell>) -> Result<Fleet, FleetError> {
         self.check()?;
-        let backend = self.backend.unwrap_or_else(|| Arc::new(MemoryBackend::new()));
-        let folder = self.folder.or_else(|| backend.default_folder()).ok_or_else(|| {
-            FleetError::Invalid(
-                "the backend names no folder for files: call `FleetBuilder::folder`".to_owned(),
-            )
-        })?;
-        if backend.is_shared() && self.host.is_none() {
-            let why = "other services share the backend: give each host its own name with `FleetBuilder::host`, or two hosts would take \
-                       each other's CLIs for ended";
-            return Err(FleetError::Invalid(why.to_owned()));
-        }
-        let default = if backend.is_shared() { TranscriptsIn::Backend } else { TranscriptsIn::Folder };
-        let transcripts = self.transcripts.unwrap_or(default);
-        if backend.is_shared()
-            && (transcripts, self.placement) == (TranscriptsIn::Folder, Placement::Anywhere)
-        {
-            let why = "a session would run on any host, and its transcript would stay on one: call `FleetBuilder::transcripts` with \
-                       `TranscriptsIn::Backend`, or with `TranscriptsIn::SharedFolder` if all hosts share the folder, or \
-                       `FleetBuilder::placement` with `Placement::OnHost`";
-            return Err(FleetError::Invalid(why.to_owned()));
-        }
-        let watchdog = if self.watchdog && backend.is_shared() {
-            Some(fence::watchdog(self.limits.lease)?)
-        } else {
-            None
+        let shared = Arc::new(self.shared()?);
+        opening::open(&shared).await?;
+        let spawned = match parent {
+            Some(parent) => Actor::spawn_linked(None, FleetSupervisor, shared.clone(), parent).await,
+            None => Actor::spawn(None, FleetSupervisor, shared.clone()).await,
         };
+        let (supervisor, _) = spawned.map_err(|error| FleetError::State(error.to_string()))?;
+        Ok(Fleet { handle: Arc::new(Handle { shared, supervisor }) })
+    }
+
+    /// The state that all actors of the fleet share.
+    pub(crate) fn shared(self) -> Result<FleetShared, FleetError> {
+        let backend = self.backend.unwrap_or_else(|| Arc::new(MemoryBackend::new()));
+        let Some(folder) = self.folder.or_else(|| backend.default_folder()) else {
+            return invalid("the backend names no folder for files: call `FleetBuilder::folder`");
+        };
+        let is_shared = backend.is_shared();
+        if is_shared && self.host.is_none() {
+            return invalid(
+                "other services share the backend: give each host its own name with `FleetBuilder::host`, or two hosts would take \
+                 each other's CLIs for ended",
+            );
+        }
+        let default = if is_shared { TranscriptsIn::Backend } else { TranscriptsIn::Folder };
+        let transcripts = self.transcripts.unwrap_or(default);
+        if is_shared && (transcripts, self.placement) == (TranscriptsIn::Folder, Placement::Anywhere) {
+            return invalid(
+                "a session would run on any host, and its transcript would stay on one: call `FleetBuilder::transcripts` with \
+                 `TranscriptsIn::Backend`, or with `TranscriptsIn::SharedFolder` if all hosts share the folder, or \
+                 `FleetBuilder::placement` with `Placement::OnHost`",
+            );
+        }
+        let watchdog =
+            (self.watchdog && is_shared).then(|| fence::watchdog(self.limits.lease)).transpose()?;
         let fence = Fence::new(self.limits.lease, watchdog);
-        let shared = Arc::new(FleetShared {
-            transitions: Transitions::of(&*backend),
+        Ok(FleetShared {
+            transitions: backend.transitions().into(),
             hub: Hub::of(&backend),
             backend,
             limits: self.limits,
@@ -264,42 +264,38 @@ impl FleetBuilder {
             ended: self.ended,
             tasks: TaskTracker::new(),
             fence,
-        });
-        opening::open(&shared).await?;
-        let spawned = match parent {
-            Some(parent) => Actor::spawn_linked(None, FleetSupervisor, shared.clone(), parent).await,
-            None => Actor::spawn(None, FleetSupervisor, shared.clone()).await,
-        };
-        let (supervisor, _) = spawned.map_err(|error| FleetError::State(error.to_string()))?;
-        Ok(Fleet { handle: Arc::new(Handle { shared, supervisor }) })
+        })
     }
 
     fn check(&self) -> Result<(), FleetError> {
         let limits = &self.limits;
-        let wrong = |what: &str| Err(FleetError::Invalid(what.to_owned()));
         if limits.live == 0 || limits.activations_at_once == 0 {
-            return wrong("`live` and `activations_at_once` are at least 1, or no session could start");
+            return invalid("`live` and `activations_at_once` are at least 1, or no session could start");
         }
         if limits.durations().into_iter().any(|limit| limit > LONGEST) {
-            return wrong("a limit is at most ten years");
+            return invalid("a limit is at most ten years");
         }
         if limits.lease < Duration::from_secs(1) {
-            return wrong("`lease` is at least 1 s, or the node would lose its lease to a slow write");
+            return invalid("`lease` is at least 1 s, or the node would lose its lease to a slow write");
         }
         let quotas = self.quotas.values().chain([&self.default_quota]);
         for quota in quotas {
             if quota.weight == 0 || quota.live == 0 {
-                return wrong(
+                return invalid(
                     "the `weight` and `live` of a quota are at least 1, or its tenant would never get a turn",
                 );
             }
             if quota.budget.is_some_and(|budget| budget.reserve > budget.amount) {
-                return wrong("the `reserve` of a budget is at most its `amount`, or no turn could begin");
+                return invalid("the `reserve` of a budget is at most its `amount`, or no turn could begin");
             }
             if quota.budget.is_some_and(|budget| budget.period.is_zero()) {
-                return wrong("the `period` of a budget is longer than nothing");
+                return invalid("the `period` of a budget is longer than nothing");
             }
         }
         Ok(())
     }
+}
+
+fn invalid<T>(why: &str) -> Result<T, FleetError> {
+    Err(FleetError::Invalid(why.to_owned()))
 }

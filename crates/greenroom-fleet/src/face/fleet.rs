@@ -80,7 +80,7 @@ impl Fleet {
         match self.handle.shared.ask(|backend| backend.withdraw(prompt)).await? {
             Withdrawn::Unsent | Withdrawn::Interrupted => Ok(true),
             Withdrawn::TooLate(_) => Ok(false),
-            Withdrawn::Gone => Err(FleetError::NotFound { what: "prompt", id: prompt.to_string() }),
+            Withdrawn::Gone => Err(FleetError::not_found("prompt", prompt)),
         }
     }
 

@@ -20,15 +20,15 @@ pub struct FleetPrompt {
     pub(crate) key: Option<String>,
     pub(crate) not_before: Option<SystemTime>,
     pub(crate) wait: Option<Duration>,
-    pub(crate) continuation: Option<Prompt>,
-    pub(crate) continuations: u32,
+    /// The prompt after a lost owner, and how often it may be sent.
+    pub(crate) continuation: Option<(Prompt, u32)>,
 }
 
 impl FleetPrompt {
     /// A prompt without a key, which may begin at once.
     pub fn new(prompt: impl Into<Prompt>) -> Self {
         let prompt = prompt.into();
-        Self { prompt, key: None, not_before: None, wait: None, continuation: None, continuations: 0 }
+        Self { prompt, key: None, not_before: None, wait: None, continuation: None }
     }
 
     /// Sets the application's key, unique in its session: a prompt that is sent again with its key is found, and not sent twice.
@@ -53,12 +53,11 @@ impl FleetPrompt {
         self
     }
 
-    /// Sets the prompt that is sent in place of this one when the process was lost after a CLI had begun with this one, at
-    /// most `times` times. Without it such a turn ends as interrupted.
+    /// Sets the prompt to send in place of this one if the process is lost, or the fleet drains, after a CLI has begun with this
+    /// one: at most `times` times. Without it such a turn ends as interrupted.
     #[must_use]
     pub fn continue_with(mut self, prompt: impl Into<Prompt>, times: u32) -> Self {
-        self.continuation = Some(prompt.into());
-        self.continuations = times;
+        self.continuation = Some((prompt.into(), times));
         self
     }
 }

@@ -1,19 +1,12 @@
 //! The questions of a fleet: listed, and answered.
 
-use serde_json::Value;
-
 use super::fleet::Fleet;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::id::QuestionId;
-use crate::question::{
-    AnswerError, DecidedBy, PendingQuestion, QuestionAnswer, QuestionQuery, StoredAnswer, misfit,
-};
+use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, misfit};
 use crate::record::QuestionRecord;
 use crate::request::Answered;
-
-/// The questions of all tenants that are read at first, to find those of one.
-const READ: usize = 256;
 
 impl Fleet {
     /// Lists open questions, the nearest deadline first.
@@ -21,8 +14,8 @@ impl Fleet {
     /// A question is a request of a session that its profile's handlers leave open: a tool call without a permission,
     /// the model's `AskUserQuestion`, an elicitation of an MCP server, or a dialog. It waits for
     /// [`answer`](Fleet::answer), is denied after [`FleetLimits::question`](crate::FleetLimits::question), and ends with
-    /// its turn. An elicitation outside a turn is declined. [`FleetEvent::Asked`](crate::FleetEvent::Asked) tells of
-    /// each question.
+    /// its turn. An elicitation outside a turn is declined. Each question emits
+    /// [`FleetEvent::Asked`](crate::FleetEvent::Asked).
     ///
     /// ```
     /// use greenroom::callback::{Inquiry, InquiryAnswer};
@@ -48,7 +41,7 @@ impl Fleet {
     /// // On a page, for the people of the tenant: as soon as a session asks.
     /// while !matches!(events.next().await, Some(Ok(FleetEvent::Asked { .. }))) {}
     /// let open = fleet.questions(QuestionQuery::new().tenant("acme")).await?;
-    /// let Inquiry::Permission { request } = &open[0].inquiry else { panic!("{open:?}") };
+    /// let Some(Inquiry::Permission { request }) = open[0].inquiry() else { panic!("{open:?}") };
     /// println!("{} asks to run {}", open[0].name, request.tool_name);
     ///
     /// fleet.answer(open[0].id, QuestionAnswer::new(InquiryAnswer::allow()).by("anna")).await?;
@@ -59,30 +52,21 @@ impl Fleet {
     /// # }
     /// ```
     ///
-    /// A question that another version has kept and this one cannot read is left out.
-    ///
     /// # Errors
     /// [`FleetError::Backend`].
-    pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<PendingQuestion>, FleetError> {
-        let shared = &self.handle.shared;
-        let mut most = if query.is_narrow() { query.limit.max(READ) } else { query.limit };
-        loop {
-            let records = shared.ask(|backend| backend.open_questions(most)).await?;
-            let all = records.len() < most;
-            let found = records.into_iter().filter(|question| query.fits(question));
-            let questions: Vec<_> = found.filter_map(PendingQuestion::read).take(query.limit).collect();
-            if all || !query.is_narrow() || questions.len() == query.limit {
-                return Ok(questions);
-            }
-            most = most.saturating_mul(2);
-        }
+    pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, FleetError> {
+        let limit = query.limit.unwrap_or(100);
+        // The backend lists the questions of all sessions.
+        let most = if query.is_narrow() { usize::MAX } else { limit };
+        let records = self.handle.shared.ask(|backend| backend.open_questions(most)).await?;
+        Ok(records.into_iter().filter(|question| query.fits(question)).take(limit).collect())
     }
 
     /// Answers a question. The first answer before the deadline decides.
     ///
     /// It does not matter on which handle or node the question was asked. When this returns `Ok`, this answer is the
     /// decision, and durable; the session acts on it if its CLI still waits. The fleet does not ask whether the person
-    /// may decide: check that before, by the question's [`tenant`](PendingQuestion::tenant).
+    /// may decide: check that before, by the question's [`tenant`](QuestionRecord::tenant).
     ///
     /// Not cancel-safe: if the future is dropped, the answer may still decide.
     ///
@@ -95,24 +79,23 @@ impl Fleet {
         question: QuestionId,
         answer: impl Into<QuestionAnswer>,
     ) -> Result<(), AnswerError> {
-        let QuestionAnswer { answer, by, attempt } = answer.into();
+        let given = answer.into();
         let shared = &self.handle.shared;
         let record = shared.ask(|backend| backend.question(question)).await;
         let record = record.map_err(AnswerError::Backend)?.ok_or(AnswerError::Gone(question))?;
         // A decided question goes on to the backend, which knows the attempt that has decided it.
         if record.decision.is_none()
-            && let Some(open) = PendingQuestion::read(record)
-            && let Some(why) = misfit(&open.inquiry, &answer)
+            && let Some(inquiry) = record.inquiry()
+            && let Some(why) = misfit(&inquiry, &given.answer)
         {
             return Err(AnswerError::Misfit(why));
         }
-        let stored = serde_json::to_value(StoredAnswer::Person { answer, by });
-        let stored: Value = stored.map_err(|error| AnswerError::Misfit(error.to_string()))?;
-        let answered = shared.ask(|backend| backend.answer(question, attempt, stored.clone())).await;
-        match answered.map_err(|error| not_answered(attempt, error))? {
+        let stored = serde_json::to_value(&given).map_err(|error| AnswerError::Misfit(error.to_string()))?;
+        let answered = shared.ask(|backend| backend.answer(question, given.attempt, stored.clone())).await;
+        match answered.map_err(|error| not_answered(given.attempt, error))? {
             Answered::Decided(_) => Ok(()),
             Answered::TooLate(QuestionRecord { decision: Some(decision), .. }) => {
-                Err(AnswerError::TooLate { question, by: DecidedBy::of(decision) })
+                Err(AnswerError::TooLate { question, decision })
             }
             Answered::TooLate(_) | Answered::Gone => Err(AnswerError::Gone(question)),
         }

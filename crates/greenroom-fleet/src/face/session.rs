@@ -1,15 +1,14 @@
 //! A named session of a fleet.
 
 mod command;
-mod handover;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use greenroom::Prompt;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use self::command::{Commanded, command, owner};
+use self::command::{AGAIN, Commanded, command, owner};
 use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
 use super::turn::FleetTurn;
@@ -20,13 +19,10 @@ use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
 use crate::id::{Name, Ownership, PromptId, Timestamp};
-use crate::profile::Placement;
-use crate::question::{PendingQuestion, QuestionQuery};
-use crate::record::{CommandKind, NameRecord, NameState, PromptContent};
+use crate::question::QuestionQuery;
+use crate::record::{CommandKind, NameRecord, NameState, PromptContent, QuestionRecord};
 use crate::request::{Accept, Accepted, Marked, QueueBounds, Refused};
 
-/// The pause before a session that is being ended is looked at again.
-const AGAIN: Duration = Duration::from_millis(50);
 /// The time after which a refused prompt may be accepted, where nothing tells a better one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The time after which a prompt to a quarantined session is worth another attempt: a person has to lift the
@@ -95,7 +91,7 @@ impl FleetSession {
         let prompt = prompt.into();
         let shared = self.shared();
         let refused = |why, retry_after| Err(PromptError::Refused { why, retry_after });
-        if !handover::takes_prompt(shared, &self.name).await {
+        if !shared.takes_prompt(&self.name).await {
             return refused(Refusal::Draining, Some(RETRY_AFTER));
         }
         if !shared.profiles.contains_key(&self.profile) {
@@ -140,14 +136,14 @@ impl FleetSession {
             profile: self.profile.clone(),
             tenant: self.tenant.clone(),
             conversation: Uuid::new_v4(),
-            host: (self.shared().placement == Placement::OnHost).then(|| self.shared().host.clone()),
+            host: self.shared().host_of_new(),
             key: prompt.key.clone(),
             content: PromptContent {
                 prompt: json(&prompt.prompt)?,
-                continuation: prompt.continuation.as_ref().map(json).transpose()?,
+                continuation: prompt.continuation.as_ref().map(|(prompt, _)| json(prompt)).transpose()?,
             },
-            continuations: prompt.continuations,
-            not_before: prompt.not_before.map(timestamp),
+            continuations: prompt.continuation.as_ref().map_or(0, |(_, times)| *times),
+            not_before: prompt.not_before.map(Timestamp::of),
             wait: prompt.wait.unwrap_or(limits.wait),
             budget: self.shared().reserve(&self.tenant, self.shared().backend.now()),
             bounds: QueueBounds { tenant: queued.unwrap_or(limits.queue.tenant), ..limits.queue },
@@ -164,7 +160,7 @@ impl FleetSession {
     /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up.
     ///
     /// # Errors
-    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot be started; [`FleetError::Elsewhere`].
+    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot start; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
     pub async fn warm(&self) -> Result<(), FleetError> {
         for _ in 0..ATTEMPTS {
             // `None`: the actor of the name was about to end, and the next one takes the message.
@@ -202,9 +198,6 @@ impl FleetSession {
             Ok(false) => {}
             interrupted => return interrupted,
         }
-        if self.shared().backend.is_exclusive() {
-            return Ok(false);
-        }
         // The first look decides which turn is meant, so that no later one is hit.
         let running = match prompt {
             Some(prompt) => Some(prompt),
@@ -229,10 +222,12 @@ impl FleetSession {
     pub async fn steer(&self, message: impl Into<Prompt>) -> Result<(), FleetError> {
         let message = Box::new(message.into());
         match self.ask(false, |done| NameMessage::Steer { message, done }).await {
-            Some(Err(FleetError::State(_))) | None => {
-                self.check_not_elsewhere().await?;
-                Err(FleetError::State("no turn of the session runs: send a prompt".to_owned()))
-            }
+            Some(Err(FleetError::State(_))) | None => match owner(self.shared(), &self.name).await? {
+                Some((Ownership { node, .. }, _)) if node != self.shared().node => {
+                    Err(FleetError::Elsewhere { node })
+                }
+                _ => Err(FleetError::State("no turn of the session runs: send a prompt".to_owned())),
+            },
             Some(steered) => steered,
         }
     }
@@ -255,14 +250,14 @@ impl FleetSession {
 
     /// True if there was a session here.
     async fn passivate_here(&self) -> bool {
-        self.ask(false, NameMessage::Passivate).await.unwrap_or(false)
+        self.ask(false, |done| NameMessage::Passivate { hold: None, done }).await.unwrap_or(false)
     }
 
     /// Ends the session at once. While the caller holds the guard the session is not activated here, for some seconds at most.
     async fn make_way(&self) -> oneshot::Sender<()> {
         let (guard, hold) = oneshot::channel();
-        // `None`: there was no session here, or its actor has failed.
-        let _: Option<bool> = self.ask(false, |done| NameMessage::MakeWay { hold, done }).await;
+        // `None`: the session was asleep here, or its actor has ended.
+        let _: Option<bool> = self.ask(false, |done| NameMessage::Passivate { hold: Some(hold), done }).await;
         guard
     }
 
@@ -286,7 +281,7 @@ impl FleetSession {
             Ok(quarantined.await?)
         };
         if !self.mark(quarantine).await? {
-            return Err(self.not_found());
+            return Err(FleetError::not_found("session", &self.name));
         }
         self.shared().tell_transitions();
         Ok(())
@@ -349,32 +344,15 @@ impl FleetSession {
     /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].
     pub async fn record(&self) -> Result<NameRecord, FleetError> {
         let record = self.shared().ask(|backend| backend.name_record(self.name.clone())).await?;
-        record.ok_or_else(|| self.not_found())
-    }
-
-    fn not_found(&self) -> FleetError {
-        FleetError::NotFound { what: "session", id: self.name.to_string() }
+        record.ok_or_else(|| FleetError::not_found("session", &self.name))
     }
 
     /// Lists the open questions of the session, the nearest deadline first: see [`Fleet::questions`].
     ///
     /// # Errors
     /// [`FleetError::Backend`].
-    pub async fn questions(&self) -> Result<Vec<PendingQuestion>, FleetError> {
+    pub async fn questions(&self) -> Result<Vec<QuestionRecord>, FleetError> {
         self.fleet.questions(QuestionQuery::new().name(self.name.clone())).await
-    }
-
-    /// An error if another node owns the session, and lives.
-    async fn check_not_elsewhere(&self) -> Result<(), FleetError> {
-        if self.shared().backend.is_exclusive() {
-            return Ok(());
-        }
-        match owner(self.shared(), &self.name).await? {
-            Some((Ownership { node, .. }, _)) if node != self.shared().node => {
-                Err(FleetError::Elsewhere { node })
-            }
-            _ => Ok(()),
-        }
     }
 
     fn send(&self, message: NameMessage, start: bool) {
@@ -393,8 +371,4 @@ impl FleetSession {
         self.send(message(done), start);
         answer.await.ok()
     }
-}
-
-fn timestamp(moment: SystemTime) -> Timestamp {
-    Timestamp::default().after(moment.duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -7,7 +7,9 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::fleet::Fleet;
+use crate::actor::cell::StageKind;
 use crate::actor::supervisor::FleetMessage;
+use crate::admission::Tally;
 use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::id::{Name, NodeId, PromptId};
@@ -99,30 +101,17 @@ pub struct FleetSnapshot {
     /// The cap of live sessions, and how many are live: starting, running a turn, idle, or being ended.
     pub live_limit: usize,
     pub live: usize,
-    pub starting: usize,
-    pub running: usize,
-    pub idle: usize,
-    pub leaving: usize,
-    /// Names that ask for a slot or for a turn.
-    pub asking: usize,
+    /// The names of this node by what they do.
+    #[serde(flatten)]
+    pub counts: Tally,
     /// Prompts that wait in the whole fleet.
     pub queued: u32,
     /// Tenants with names that are live or ask.
-    pub tenants: BTreeMap<String, TenantSnapshot>,
+    pub tenants: BTreeMap<String, Tally>,
     /// The names of the query, in the order of their bytes.
     pub names: Vec<NameSnapshot>,
     /// The last name of a page that is full: pass it to [`Query::after`].
     pub next: Option<Name>,
-}
-
-/// A tenant, in a [`FleetSnapshot`].
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "plain data")]
-#[non_exhaustive]
-pub struct TenantSnapshot {
-    pub live: usize,
-    pub running: usize,
-    pub asking: usize,
 }
 
 /// A name, in a [`FleetSnapshot`].
@@ -154,23 +143,14 @@ impl Fleet {
         let counted = tokio::time::timeout(ANSWERS, counts).await;
         let counts = counted.ok().and_then(Result::ok).unwrap_or_default();
         let (names, next) = self.names(&query).await?;
-        let tenant = |tally: crate::admission::Tally| TenantSnapshot {
-            live: tally.live(),
-            running: tally.running,
-            asking: tally.asking,
-        };
         Ok(FleetSnapshot {
             node: shared.node,
             draining: shared.draining.is_cancelled(),
             live_limit: shared.limits.live,
             live: counts.node.live(),
-            starting: counts.node.starting,
-            running: counts.node.running,
-            idle: counts.node.idle,
-            leaving: counts.node.leaving,
-            asking: counts.node.asking,
+            counts: counts.node,
             queued: shared.ask(|backend| backend.queued()).await?,
-            tenants: counts.tenants.into_iter().map(|(id, tally)| (id, tenant(tally))).collect(),
+            tenants: counts.tenants.into_iter().collect(),
             names,
             next,
         })
@@ -184,9 +164,9 @@ impl Fleet {
                 return NameSnapshot { record, stage: "passive", stage_ms: 0, running: None };
             };
             let holdings = cell.holdings();
-            let (stage, since) = holdings.stage.unwrap_or_else(|| ("settled", Instant::now()));
+            let (stage, since) = holdings.stage.unwrap_or_else(|| (StageKind::Settled, Instant::now()));
             let stage_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-            NameSnapshot { record, stage, stage_ms, running: holdings.running }
+            NameSnapshot { record, stage: stage.word(), stage_ms, running: holdings.running }
         };
         let mut found = Vec::new();
         if query.which == Which::Active {

@@ -1,25 +1,30 @@
 //! A turn of a fleet, as the application reads it.
 
-mod stored;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use backon::Retryable;
 use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
+use tokio::time::timeout;
 
-use self::stored::read;
 use crate::actor::context::FleetShared;
+use crate::actor::retry::pauses;
 use crate::actor::scribe::is_not_kept;
-use crate::backend::Requests;
+use crate::backend::{Backend, Reply, Requests};
 use crate::error::{BackendError, FleetError};
 use crate::hub::{Heard, LiveMessage, Reader};
 use crate::id::PromptId;
 use crate::record::{PromptOutcome, PromptRecord, PromptState};
 use crate::request::StoredText;
+
+/// The time that a backend has for its answer to a reader when the fleet has ended.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
 
 /// The turn of a prompt: its messages as they come, and then its [`outcome`](FleetTurn::outcome).
 ///
@@ -57,15 +62,13 @@ pub struct FleetTurn {
     is_duplicate: bool,
     /// The number of the last message in `ready`, or before it.
     last_seq: u64,
-    ready: VecDeque<TurnItem>,
+    ready: VecDeque<Result<TurnItem, FleetError>>,
     /// A live message that waits for the complete messages before it.
     held: Option<LiveMessage>,
     live: Option<Reader>,
     /// The records are to be read.
     look: bool,
     over: bool,
-    /// The error with which the reading has ended.
-    error: Option<FleetError>,
 }
 
 /// What comes next in a turn of a fleet.
@@ -134,14 +137,13 @@ impl FleetTurn {
             live: None,
             look: true,
             over: false,
-            error: None,
         }
     }
 
     /// Begins at a message: `next` gives the messages with this number and greater ones. Default: 1, the first message.
     ///
-    /// A browser that reconnects to a stream of server-sent events tells the id of the last event that it has seen; go on
-    /// with `messages_from(last_event_id + 1)`.
+    /// A browser that reconnects to a stream of server-sent events sends the id of the last event that it has seen. Continue with
+    /// `messages_from(last_event_id + 1)`.
     pub fn messages_from(mut self, seq: u64) -> Self {
         self = Self::new(self.shared, self.prompt, self.is_duplicate);
         self.last_seq = seq.saturating_sub(1);
@@ -164,13 +166,14 @@ impl FleetTurn {
     pub async fn next(&mut self) -> Option<Result<TurnItem, FleetError>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
-                return Some(Ok(item));
+                return Some(item);
             }
             if self.over {
-                return self.error.take().map(Err);
+                return None;
             }
             if let Err(error) = self.advance().await {
-                (self.over, self.live, self.error) = (true, None, Some(error));
+                (self.over, self.live) = (true, None);
+                self.ready.push_back(Err(error));
             }
         }
     }
@@ -186,21 +189,19 @@ impl FleetTurn {
         // Nobody reads the live messages meanwhile.
         (self.live, self.look) = (None, true);
         let shared = &self.shared;
-        let mut changes = shared.hub.watch(self.prompt);
+        let mut reader = shared.hub.read(self.prompt);
         loop {
             let is_last = shared.ended.is_cancelled();
             let record = self.record().await?;
             if let PromptState::Ended { .. } = record.state {
-                let outcome = read(shared, || shared.backend.outcome(self.prompt)).await?;
-                return outcome.ok_or_else(|| self.not_found());
+                let outcome = self.read(|backend| backend.outcome(self.prompt)).await?;
+                return outcome.ok_or_else(|| FleetError::not_found("prompt", self.prompt));
             }
             if is_last {
                 return Err(FleetError::Ended);
             }
-            tokio::select! {
-                _look = changes.next() => {}
-                () = shared.ended.cancelled() => {}
-            }
+            let look = async { while !matches!(reader.next().await, Heard::Look) {} };
+            shared.ended.run_until_cancelled(look).await;
         }
     }
 
@@ -211,40 +212,43 @@ impl FleetTurn {
 
     /// Comes one step nearer to the next item. Safe to cancel.
     async fn advance(&mut self) -> Result<(), FleetError> {
-        match self.held.take() {
-            Some(live) if live.after > self.last_seq => {
-                // The messages before it are in the backend. If there are none, there is a gap.
-                let after = self.held.insert(live).after;
-                let stored = self.stored().await?;
-                if stored.is_empty() {
-                    self.gap_to(after);
-                }
-                self.take_stored(stored)
-            }
-            Some(live) => {
-                self.take_live(live);
-                Ok(())
-            }
-            None if self.look => self.look().await,
-            None => {
-                self.listen().await;
-                Ok(())
-            }
+        if let Some(live) = self.held.take() {
+            return self.take_live(live).await;
         }
+        let Some(live) = self.live.as_mut().filter(|_| !self.look) else { return self.look().await };
+        let heard = tokio::select! {
+            biased;
+            heard = live.next() => heard,
+            () = self.shared.ended.cancelled() => Heard::Look,
+        };
+        match heard {
+            Heard::Message(message) => self.held = Some(message),
+            Heard::Missed(count) => self.ready.push_back(Ok(TurnItem::MissedPartials { count })),
+            Heard::Look => self.look = true,
+        }
+        Ok(())
     }
 
-    /// Takes a live message that follows the last one. Others are there already: they were read from the backend, or are parts of
-    /// a message that was.
-    fn take_live(&mut self, live: LiveMessage) {
-        if live.after < self.last_seq {
-            return;
+    /// Takes a live message after the complete messages before it. Ignores a message that the backend has given already, and parts
+    /// of such a message.
+    async fn take_live(&mut self, live: LiveMessage) -> Result<(), FleetError> {
+        if live.after > self.last_seq {
+            // The messages before it are in the backend. If there are none, there is a gap.
+            let after = self.held.insert(live).after;
+            let stored = self.stored().await?;
+            if stored.is_empty() {
+                self.gap_to(after);
+            }
+            return self.take_stored(stored);
         }
-        if live.complete {
-            self.last_seq += 1;
-            self.ready.push_back(TurnItem::Message { seq: self.last_seq, message: live.message });
-        } else {
-            self.ready.push_back(TurnItem::Partial(live.message));
+        if live.after == self.last_seq {
+            self.last_seq += u64::from(live.complete);
+            let (seq, message) = (self.last_seq, live.message);
+            let item =
+                if live.complete { TurnItem::Message { seq, message } } else { TurnItem::Partial(message) };
+            self.ready.push_back(Ok(item));
         }
+        Ok(())
     }
 
     /// Reads the records. If they have nothing more, messages come live, or the turn is over.
@@ -272,27 +276,6 @@ impl FleetTurn {
         Ok(())
     }
 
-    /// Waits for the next live message, or for a reason to read the records.
-    async fn listen(&mut self) {
-        let Some(live) = &mut self.live else {
-            self.look = true;
-            return;
-        };
-        let heard = match live.take() {
-            Some(heard) => heard,
-            None => tokio::select! {
-                biased;
-                heard = live.next() => heard,
-                () = self.shared.ended.cancelled() => Heard::Look,
-            },
-        };
-        match heard {
-            Heard::Message(message) => self.held = Some(message),
-            Heard::Missed(count) => self.ready.push_back(TurnItem::MissedPartials { count }),
-            Heard::Look => self.look = true,
-        }
-    }
-
     fn take_stored(&mut self, stored: Vec<StoredText>) -> Result<(), FleetError> {
         for StoredText { number: seq, json } in stored {
             let message = Message::parse(&json).map_err(BackendError::damaged)?;
@@ -301,7 +284,7 @@ impl FleetTurn {
                 self.gap_to(seq);
             } else {
                 self.last_seq = seq;
-                self.ready.push_back(TurnItem::Message { seq, message });
+                self.ready.push_back(Ok(TurnItem::Message { seq, message }));
             }
         }
         Ok(())
@@ -314,8 +297,8 @@ impl FleetTurn {
         }
         let from = std::mem::replace(&mut self.last_seq, to) + 1;
         match self.ready.back_mut() {
-            Some(TurnItem::Gap { to: last, .. }) if *last + 1 == from => *last = to,
-            _ => self.ready.push_back(TurnItem::Gap { from, to }),
+            Some(Ok(TurnItem::Gap { to: last, .. })) if *last + 1 == from => *last = to,
+            _ => self.ready.push_back(Ok(TurnItem::Gap { from, to })),
         }
     }
 
@@ -324,26 +307,37 @@ impl FleetTurn {
     /// # Errors
     /// The errors of a reader, see [`FleetTurn`].
     pub async fn record(&self) -> Result<PromptRecord, FleetError> {
-        let record = read(&self.shared, || self.shared.backend.prompt_record(self.prompt)).await?;
-        record.ok_or_else(|| self.not_found())
+        let record = self.read(|backend| backend.prompt_record(self.prompt)).await?;
+        record.ok_or_else(|| FleetError::not_found("prompt", self.prompt))
     }
 
     /// The next page of messages that the backend keeps.
     async fn stored(&self) -> Result<Vec<StoredText>, FleetError> {
-        read(&self.shared, || self.shared.backend.messages(self.prompt, self.last_seq, usize::MAX)).await
+        self.read(|backend| backend.messages(self.prompt, self.last_seq, usize::MAX)).await
     }
 
-    fn not_found(&self) -> FleetError {
-        FleetError::NotFound { what: "prompt", id: self.prompt.to_string() }
+    /// Reads from the backend, and waits while it is unavailable and the fleet runs.
+    async fn read<'a, T>(
+        &'a self,
+        request: impl Fn(&'a dyn Backend) -> Reply<'a, T>,
+    ) -> Result<T, FleetError> {
+        let request = || request(&*self.shared.backend);
+        let tell = |error: &BackendError, _| tracing::debug!(%error, "a reader waits for the backend");
+        tokio::select! {
+            biased;
+            () = self.shared.ended.cancelled() => {}
+            answer = request.retry(pauses()).when(BackendError::is_unavailable).notify(tell) => return Ok(answer?),
+        }
+        // The backend may hang for ever: that may be the reason why the fleet has ended.
+        match timeout(LAST_ANSWER, request()).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(FleetError::Ended),
+        }
     }
 }
 
 impl fmt::Debug for FleetTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FleetTurn")
-            .field("prompt", &self.prompt)
-            .field("is_duplicate", &self.is_duplicate)
-            .field("last_seq", &self.last_seq)
-            .finish_non_exhaustive()
+        f.debug_struct("FleetTurn").field("prompt", &self.prompt).finish_non_exhaustive()
     }
 }

@@ -38,12 +38,10 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use crate::error::{FilesError, FilesResult as Result};
+use crate::error::FilesError;
 use crate::record::NameRecord;
 use name_file::NameFile;
-use remove::{is_folder, remove_tree};
-
-pub(crate) use remove::Removal;
+use remove::{check_folder, remove_tree};
 
 /// The name of a configuration folder of one activation, before its term.
 const CONFIG_OF: &str = "config-";
@@ -73,7 +71,7 @@ impl Folders {
     }
 
     /// Creates the root, and finds out whether this process can write in it.
-    pub(crate) async fn open(&self) -> Result<()> {
+    pub(crate) async fn open(&self) -> Result<(), FilesError> {
         let root = self.root.clone();
         blocking(move || {
             DirBuilder::new()
@@ -90,7 +88,7 @@ impl Folders {
     }
 
     /// Creates the folders of a name, for this user alone, and removes configuration folders of earlier terms.
-    pub(crate) async fn create(&self, name: &NameRecord) -> Result<NameFolders> {
+    pub(crate) async fn create(&self, name: &NameRecord) -> Result<NameFolders, FilesError> {
         let (folders, name) = (self.clone(), name.clone());
         blocking(move || {
             let (folder, term) = (folders.folder(name.conversation), name.term.0);
@@ -116,17 +114,15 @@ impl Folders {
 }
 
 /// Creates a folder, or finds out that it exists and is no link.
-fn own_folder(path: &Path, may_be_link: bool) -> Result<()> {
+fn own_folder(path: &Path, may_be_link: bool) -> Result<(), FilesError> {
     const DOING: &str = "create the folder";
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         created => return created.map_err(|error| FilesError::of(DOING, path, error)),
     }
     let found = if may_be_link { fs::metadata(path) } else { fs::symlink_metadata(path) };
-    match is_folder(DOING, path, found)? {
-        true => Ok(()),
-        false => Err(FilesError::of(DOING, path, io::ErrorKind::NotFound.into())),
-    }
+    let found = found.map_err(|error| FilesError::of(DOING, path, error))?;
+    check_folder(DOING, path, &found)
 }
 
 /// Removes the configuration folders of terms before this one.
@@ -141,8 +137,18 @@ fn remove_earlier(folder: &Path, term: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// `None`: there is nothing at the path.
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// Runs file work on a blocking thread.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FilesError> + Send + 'static,
+) -> Result<T, FilesError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
         Err(FilesError::of("finish its work in", Path::new("its folders"), io::Error::other(error)))
     })

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{FilesError, FilesResult as Result};
+use super::found;
+use crate::error::FilesError;
 use crate::record::NameRecord;
 
 pub(super) const FILE: &str = "name.json";
@@ -18,18 +19,16 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// The content of `name.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct NameFile {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     tenant: String,
-    #[serde(default)]
     profile: String,
     /// Configuration folders that the profile has set. The session's transcript lies there.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) config_folders: BTreeSet<PathBuf>,
     /// Folders for lock files that the profile has set.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) lock_folders: BTreeSet<PathBuf>,
 }
 
@@ -41,13 +40,10 @@ impl NameFile {
     }
 
     /// Reads the file in a name's folder. A missing or spoilt one is empty: the folder is found by its id alone.
-    pub(super) fn read(folder: &Path) -> Result<Self> {
+    pub(super) fn read(folder: &Path) -> Result<Self, FilesError> {
         let path = folder.join(FILE);
-        let text = match text_of(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(FilesError::of("read the file", &path, error)),
-        };
+        let text = found(text_of(&path)).map_err(|error| FilesError::of("read the file", &path, error))?;
+        let Some(text) = text else { return Ok(Self::default()) };
         Ok(serde_json::from_slice(&text).unwrap_or_else(|error| {
             tracing::warn!(path = %path.display(), %error, "the file that names a session's folder is spoilt");
             Self::default()
@@ -55,7 +51,7 @@ impl NameFile {
     }
 
     /// Changes the content of the file in a name's folder, and writes the file if its content is another one then. A power cut leaves the old or the new one.
-    pub(super) fn change(folder: &Path, change: impl FnOnce(&mut Self)) -> Result<()> {
+    pub(super) fn change(folder: &Path, change: impl FnOnce(&mut Self)) -> Result<(), FilesError> {
         let known = Self::read(folder)?;
         let mut file = known.clone();
         change(&mut file);
@@ -69,10 +65,7 @@ impl NameFile {
 
     fn write(&self, new: &Path, path: &Path) -> io::Result<()> {
         // A rest of an attempt that a crash has cut off, or something in the way of it.
-        match fs::remove_file(new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        found(fs::remove_file(new))?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');

@@ -14,30 +14,27 @@ use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use super::name_file::{FILE, NameFile};
-use super::{Folders, blocking};
-use crate::error::{FilesError, FilesErrorKind, FilesResult as Result};
+use super::{Folders, blocking, found};
+use crate::error::{FilesError, FilesErrorKind};
 
 const DOING: &str = "remove";
 
 /// The right to remove files. One removal runs at a time, so that two of one name do not meet.
-#[derive(Clone, Debug)]
-pub(crate) struct Removal(#[allow(dead_code, reason = "held, not read")] Arc<OwnedMutexGuard<()>>);
+pub(crate) type Removal = Arc<OwnedMutexGuard<()>>;
 
 impl Folders {
     /// Waits until no other removal runs.
     pub(crate) async fn removal(&self) -> Removal {
-        Removal(Arc::new(self.removing.clone().lock_owned().await))
+        Arc::new(self.removing.clone().lock_owned().await)
     }
 
     /// Removes everything of a name. Files that are gone already are passed over, so a removal that failed is repeated as it was.
-    pub(crate) async fn remove(&self, conversation: Uuid, removal: &Removal) -> Result<()> {
+    pub(crate) async fn remove(&self, conversation: Uuid, removal: &Removal) -> Result<(), FilesError> {
         let (folder, held) = (self.folder(conversation), removal.clone());
         let path = folder.clone();
-        let file = blocking(move || {
-            let is_there = is_folder(DOING, &path, fs::symlink_metadata(&path))?;
-            if is_there { NameFile::read(&path) } else { Ok(NameFile::default()) }
-        })
-        .await?;
+        let file =
+            blocking(move || if is_folder(&path)? { NameFile::read(&path) } else { Ok(NameFile::default()) })
+                .await?;
         for config in &file.config_folders {
             remove_transcript(config, conversation).await?;
         }
@@ -58,20 +55,26 @@ impl Folders {
 }
 
 /// False if there is nothing. A link or a file is an error.
-pub(super) fn is_folder(doing: &'static str, path: &Path, found: io::Result<Metadata>) -> Result<bool> {
+fn is_folder(path: &Path) -> Result<bool, FilesError> {
+    let found = found(fs::symlink_metadata(path)).map_err(|error| FilesError::of(DOING, path, error))?;
+    let Some(found) = found else { return Ok(false) };
+    check_folder(DOING, path, &found)?;
+    Ok(true)
+}
+
+/// An error for a link or a file in the place of a folder.
+pub(super) fn check_folder(doing: &'static str, path: &Path, found: &Metadata) -> Result<(), FilesError> {
     match found {
-        Ok(found) if found.is_dir() => Ok(true),
-        Ok(found) if found.is_symlink() => Err(FilesError::new(FilesErrorKind::Link, doing, path)),
-        Ok(_) => Err(FilesError::new(FilesErrorKind::InTheWay, doing, path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(FilesError::of(doing, path, error)),
+        found if found.is_dir() => Ok(()),
+        found if found.is_symlink() => Err(FilesError::new(FilesErrorKind::Link, doing, path)),
+        _ => Err(FilesError::new(FilesErrorKind::InTheWay, doing, path)),
     }
 }
 
 /// Removes a name's folder. `name.json` goes last: it tells a repeated removal where the other files are.
-fn remove_folder(folder: &Path) -> Result<()> {
+fn remove_folder(folder: &Path) -> Result<(), FilesError> {
     let failed = |path: &Path, error| FilesError::of(DOING, path, error);
-    if !is_folder(DOING, folder, fs::symlink_metadata(folder))? {
+    if !is_folder(folder)? {
         return Ok(());
     }
     for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
@@ -81,30 +84,24 @@ fn remove_folder(folder: &Path) -> Result<()> {
         }
         remove_tree(&path).map_err(|error| failed(&path, error))?;
     }
-    absent_is_fine(fs::remove_dir_all(folder)).map_err(|error| failed(folder, error))
+    found(fs::remove_dir_all(folder)).map(drop).map_err(|error| failed(folder, error))
 }
 
 /// Removes a file, a link or a folder with everything in it. Links are not followed.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
-    let is_dir = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        found => found?.is_dir(),
-    };
-    if !is_dir {
-        return absent_is_fine(fs::remove_file(path));
-    }
-    match absent_is_fine(fs::remove_dir_all(path)) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+    let removed = match found(fs::symlink_metadata(path))? {
+        None => return Ok(()),
+        Some(other) if !other.is_dir() => fs::remove_file(path),
+        Some(_) => fs::remove_dir_all(path).or_else(|error| match error.kind() {
             // Folders without the right to write in them, such as those of Go's module cache.
-            make_removable(path)?;
-            absent_is_fine(fs::remove_dir_all(path))
-        }
-        removed => removed,
-    }
-}
-
-fn absent_is_fine(removed: io::Result<()>) -> io::Result<()> {
-    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+            io::ErrorKind::PermissionDenied => {
+                make_removable(path)?;
+                fs::remove_dir_all(path)
+            }
+            _ => Err(error),
+        }),
+    };
+    found(removed).map(drop)
 }
 
 /// Gives the user all rights in the folders of a tree. Links are not followed.
@@ -128,7 +125,7 @@ pub(super) fn make_removable(top: &Path) -> io::Result<()> {
 }
 
 /// Removes a conversation from a configuration folder that the profile has set. Other conversations stay.
-async fn remove_transcript(config: &Path, conversation: Uuid) -> Result<()> {
+async fn remove_transcript(config: &Path, conversation: Uuid) -> Result<(), FilesError> {
     let sessions = LocalSessions::at(config);
     // Each project folder may have one: the working directory may have changed.
     loop {
@@ -144,22 +141,19 @@ async fn remove_transcript(config: &Path, conversation: Uuid) -> Result<()> {
 
 /// The configuration folders in a name's folder.
 fn configs_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut found = Vec::new();
+    let Some(entries) = found(fs::read_dir(folder))? else { return Ok(Vec::new()) };
+    let mut configs = Vec::new();
     for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_dir() && entry.file_name().as_encoded_bytes().starts_with(b"config") {
-            found.push(entry.path());
+            configs.push(entry.path());
         }
     }
-    Ok(found)
+    Ok(configs)
 }
 
 /// Removes the lock files of a conversation that a process has left behind which was killed.
-pub(super) fn remove_locks(folder: &Path, conversation: Uuid) -> Result<()> {
+pub(super) fn remove_locks(folder: &Path, conversation: Uuid) -> Result<(), FilesError> {
     let failed = |path: &Path, error| FilesError::of("remove the lock", path, error);
     let entries = match fs::read_dir(folder) {
         // No session of this user locks in a folder that the user cannot read, or in a file.
@@ -185,13 +179,11 @@ pub(super) fn remove_locks(folder: &Path, conversation: Uuid) -> Result<()> {
     Ok(())
 }
 
-fn remove_lock(path: &Path) -> Result<()> {
+fn remove_lock(path: &Path) -> Result<(), FilesError> {
     let failed = |error| FilesError::of("remove the lock", path, error);
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        file => file.map_err(failed)?,
-    };
+    let opened = found(OpenOptions::new().read(true).custom_flags(flags).open(path)).map_err(failed)?;
+    let Some(file) = opened else { return Ok(()) };
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -201,16 +193,13 @@ fn remove_lock(path: &Path) -> Result<()> {
     }
     // The path may name the lock of a new session by now.
     if is_same(&file, path).map_err(failed)? {
-        absent_is_fine(fs::remove_file(path)).map_err(failed)?;
+        found(fs::remove_file(path)).map_err(failed)?;
     }
     Ok(())
 }
 
 fn is_same(file: &File, path: &Path) -> io::Result<bool> {
-    let named = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        named => named?,
-    };
+    let Some(named) = found(fs::symlink_metadata(path))? else { return Ok(false) };
     let opened = file.metadata()?;
     Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
 }

@@ -10,7 +10,7 @@ use super::remove::{make_removable, remove_locks};
 use super::*;
 use crate::error::{FilesErrorKind, FleetError};
 use crate::id::{Name, Term, Timestamp};
-use crate::profile::{ActivatedFor, ActivationContext};
+use crate::profile::ActivationContext;
 use crate::record::NameState;
 
 fn record(name: &str) -> NameRecord {
@@ -24,7 +24,7 @@ fn record(name: &str) -> NameRecord {
         term: Term(1),
         state: NameState::Free,
         queued: 0,
-        ready: 0,
+        ripened: 0,
         listed: None,
         stuck: false,
         last_order: 0,
@@ -43,7 +43,7 @@ async fn stage() -> (TempDir, Folders) {
     (folder, folders)
 }
 
-async fn remove(folders: &Folders, conversation: Uuid) -> Result<()> {
+async fn remove(folders: &Folders, conversation: Uuid) -> Result<(), FilesError> {
     folders.remove(conversation, &folders.removal().await).await
 }
 
@@ -53,7 +53,6 @@ fn activation(record: &NameRecord, own: &NameFolders) -> ActivationContext {
         tenant: record.tenant.clone(),
         conversation: record.conversation,
         term: record.term,
-        activated_for: ActivatedFor::Prompt,
         working_directory: own.work.clone(),
         config_directory: own.config.clone(),
     }

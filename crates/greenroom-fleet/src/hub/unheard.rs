@@ -1,8 +1,10 @@
 //! The things that the readers of a turn have not heard.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use greenroom::Message;
+use tokio::sync::Notify;
 
 /// Messages that a slow reader may be behind.
 pub(super) const MOST: usize = 4096;
@@ -39,17 +41,14 @@ pub(super) struct Audience {
     joined: u64,
     /// Feeds that are open. Two only while one owner takes over from another.
     pub(super) feeds: usize,
-    /// The record that the last look has found. `None`: nobody has looked since the last reader came.
-    seen: Option<SeenRecord>,
+    /// Wakes the readers.
+    changed: Arc<Notify>,
 }
 
-/// The last message of a turn, and `true` if it has ended. `None`: there is no record that can be read.
-pub(super) type SeenRecord = Option<(u64, bool)>;
-
 /// The things that a reader has not heard.
+#[derive(Default)]
 struct Unheard {
-    /// `None`: the reader wants no messages.
-    messages: Option<VecDeque<LiveMessage>>,
+    messages: VecDeque<LiveMessage>,
     bytes: usize,
     /// Partial messages that were dropped before the first one.
     missed: u64,
@@ -57,12 +56,11 @@ struct Unheard {
 }
 
 impl Audience {
-    /// Adds a reader, from now on. Answers with its number.
-    pub(super) fn join(&mut self, messages: bool) -> u64 {
-        let messages = messages.then(VecDeque::new);
-        (self.joined, self.seen) = (self.joined + 1, None);
-        self.readers.insert(self.joined, Unheard { messages, bytes: 0, missed: 0, look: false });
-        self.joined
+    /// Adds a reader, from now on. Answers with its number, and with what wakes it.
+    pub(super) fn join(&mut self) -> (u64, Arc<Notify>) {
+        self.joined += 1;
+        self.readers.insert(self.joined, Unheard::default());
+        (self.joined, self.changed.clone())
     }
 
     /// Removes a reader.
@@ -74,23 +72,25 @@ impl Audience {
         self.readers.is_empty() && self.feeds == 0
     }
 
-    /// Shows a message to the readers that want messages.
-    pub(super) fn show(&mut self, live: &LiveMessage) {
-        self.readers.values_mut().for_each(|reader| reader.push(live));
+    /// Shows messages to the readers.
+    pub(super) fn show(&mut self, messages: impl IntoIterator<Item = LiveMessage>) {
+        for live in messages {
+            self.readers.values_mut().for_each(|reader| reader.push(&live));
+        }
+        self.changed.notify_waiters();
     }
 
     /// Has all readers look at the records of the prompt.
     pub(super) fn look(&mut self) {
         self.readers.values_mut().for_each(|reader| reader.look = true);
+        self.changed.notify_waiters();
     }
 
-    /// Notes the record that a look has found. `true`: it has changed, or may have, so the readers are to read it.
-    pub(super) fn is_news(&mut self, record: SeenRecord) -> bool {
-        let is_news = self.seen.replace(record) != Some(record);
-        if is_news {
+    /// [`look`](Self::look), but for a turn whose feed shows the messages itself.
+    pub(super) fn look_if_not_fed(&mut self) {
+        if self.feeds == 0 {
             self.look();
         }
-        is_news
     }
 
     /// The next thing for a reader to hear.
@@ -106,27 +106,23 @@ impl Audience {
     /// The number of messages that the slowest reader is behind.
     #[cfg(test)]
     pub(super) fn behind(&self) -> usize {
-        let messages = self.readers.values().filter_map(|reader| reader.messages.as_ref());
-        messages.map(VecDeque::len).max().unwrap_or(0)
+        self.readers.values().map(|reader| reader.messages.len()).max().unwrap_or(0)
     }
 }
 
 impl Unheard {
     /// Adds a message. Past the bounds the oldest messages are dropped.
     fn push(&mut self, live: &LiveMessage) {
-        let Some(messages) = &mut self.messages else { return };
-        messages.push_back(live.clone());
+        self.messages.push_back(live.clone());
         self.bytes += bytes(live);
-        let mut count = messages.len();
-        while count > 1 && (count > MOST || self.bytes > MOST_BYTES) {
+        while self.messages.len() > 1 && (self.messages.len() > MOST || self.bytes > MOST_BYTES) {
             let dropped = self.pop();
             self.missed += u64::from(dropped.is_some_and(|live| !live.complete));
-            count -= 1;
         }
     }
 
     fn pop(&mut self) -> Option<LiveMessage> {
-        let live = self.messages.as_mut()?.pop_front()?;
+        let live = self.messages.pop_front()?;
         self.bytes -= bytes(&live);
         Some(live)
     }

@@ -28,7 +28,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
 use crate::actor::context::{FleetShared, shown};
-use crate::actor::deletion;
+use crate::actor::deletion::Stuck;
 use crate::actor::keeper::RECOVER;
 use crate::actor::name::steps::left;
 use crate::actor::supervisor::leave;
@@ -37,8 +37,6 @@ use crate::error::FleetError;
 use crate::id::Name;
 use crate::request::Join;
 
-/// Records in one request.
-const BATCH: usize = 1000;
 /// Processes that are ended at the same time.
 const AT_ONCE: usize = 16;
 
@@ -56,7 +54,8 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
         let name = shown(&name);
         tracing::error!(name, why, ?quarantined, "an earlier process of a session may still run");
     }
-    finish_deletions(shared).await?;
+    // A name whose files cannot be removed, or are in use, stays marked: the keeper goes on with it.
+    Stuck::default().resume_marked(shared, usize::MAX).await?;
     let sent = shared.fence.now();
     let capacity = u32::try_from(shared.limits.live).unwrap_or(u32::MAX);
     let join = Join { node: shared.node, host: shared.host.clone(), lease: shared.limits.lease, capacity };
@@ -72,14 +71,7 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
 /// Waits until the processes have ended that lost owners have left on this host, and kills those that do not end in time. Returns the names
 /// of those that could not be ended, with the reasons.
 async fn end_left_processes(shared: &FleetShared) -> Result<Vec<(Name, String)>, FleetError> {
-    let mut limit = BATCH;
-    let left = loop {
-        let left = shared.ask(|backend| backend.left_processes(limit)).await?;
-        if left.len() < limit {
-            break left;
-        }
-        limit *= 2;
-    };
+    let left = shared.ask(|backend| backend.left_processes(usize::MAX)).await?;
     let killed_at = Instant::now() + shared.limits.left_processes;
     let given_up_at = killed_at + shared.limits.left_processes;
     let ending = left.into_iter().filter(|record| shared.runs_here(record)).map(|record| async move {
@@ -96,26 +88,11 @@ async fn end_left_processes(shared: &FleetShared) -> Result<Vec<(Name, String)>,
 }
 
 async fn recover(shared: &FleetShared) -> Result<(), FleetError> {
-    let losses = shared.limits.losses;
-    // The keepers of a shared backend recover the rest at their rate.
-    let (batch, all) = if shared.backend.is_exclusive() { (BATCH, true) } else { (RECOVER, false) };
     loop {
-        let recovered = shared.ask(|backend| backend.recover(batch, losses)).await?;
+        let recovered = shared.ask(|backend| backend.recover(RECOVER, shared.limits.losses)).await?;
         shared.tell_transitions();
-        if recovered.len() < batch || !all {
-            return Ok(());
-        }
-    }
-}
-
-/// Finishes deletions. A name whose files cannot be removed, or are in use, stays marked: the keeper goes on with it.
-async fn finish_deletions(shared: &FleetShared) -> Result<(), FleetError> {
-    let mut failed = 0;
-    loop {
-        let limit = failed + BATCH;
-        let marked;
-        (marked, failed) = deletion::resume_marked(shared, limit).await?;
-        if marked < limit {
+        // The keepers of a shared backend recover the rest at their rate.
+        if recovered.len() < RECOVER || !shared.backend.is_exclusive() {
             return Ok(());
         }
     }

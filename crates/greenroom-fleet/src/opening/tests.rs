@@ -6,18 +6,20 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
 use super::*;
-use crate::actor::stage::{accept, shared};
+use crate::actor::deletion;
 use crate::backend::{Backend, LocalBackend, MemoryBackend};
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, NodeId, PromptId, Term};
 use crate::limits::FleetLimits;
 use crate::process::LeftProcess;
 use crate::record::{InterruptedBy, NameState, PromptOutcome};
-use crate::request::{Accepted, Begin, Begun, Claim, Claimed, Marked, Ownership};
+use crate::request::{Accepted, Begin, Claim, Claimed, Marked, Ownership};
+use crate::stage::{accept, shared};
 use crate::wait::{SOON, in_time};
 
 /// Longer than a test takes.
@@ -66,7 +68,7 @@ async fn service_on(host: &str, backend: &impl Backend, process: Option<Value>) 
     let owner = Ownership { name: name.clone(), node, term: record.term };
     assert!(backend.record_process(owner.clone(), process).await.unwrap().done().is_some());
     let begin = Begin { owner, prompt: prompt.id, attempt, reserve: None };
-    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     (name, prompt.id, record.term)
 }
 
@@ -171,7 +173,7 @@ async fn processes_that_have_outlived_their_cli_are_killed() {
 fn a_process_of_another_activation_is_not_killed() {
     let (claim, other) = (AttemptId::new(), AttemptId::new());
     let mut stranger = old_cli_of(other, "exec cat");
-    LeftProcess::of(&json!({ "claim": claim })).unwrap().kill();
+    LeftProcess::deserialize(&json!({ "claim": claim })).unwrap().kill();
     drop(stranger.stdin.take());
     assert!(stranger.wait().unwrap().success(), "it was killed");
 }
@@ -245,7 +247,7 @@ fn a_process_of_another_or_an_unknown_start_is_not_killed() {
     for started in [json!(1), Value::Null] {
         let mut process = identity(&stranger);
         process["started"] = started;
-        LeftProcess::of(&process).unwrap().kill();
+        LeftProcess::deserialize(&process).unwrap().kill();
     }
     drop(stranger.stdin.take());
     assert!(stranger.wait().unwrap().success(), "it was killed");

@@ -12,6 +12,7 @@ use greenroom::{Error, ErrorKind, Message, Outcome};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::limits::micro_dollars;
 use crate::record::{InterruptedBy, PromptOutcome};
 use crate::registry::depth;
 
@@ -20,7 +21,8 @@ const DEEPEST: usize = 100;
 
 /// The outcome of a prompt, from the end of its turn in the session.
 pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
-    let session = |cause: String| InterruptedBy::Session { cause };
+    let cut_off =
+        |cause: String| PromptOutcome::Interrupted { by: InterruptedBy::Session { cause }, result: None };
     match ended {
         Ok(Outcome::Completed { result }) => {
             PromptOutcome::Completed { result: kept(result), transcript_lost: false }
@@ -30,19 +32,16 @@ pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
         Ok(Outcome::Interrupted { by, result }) => PromptOutcome::Interrupted {
             by: match by {
                 SessionInterruptedBy::User => InterruptedBy::User,
-                by => session(by.to_string()),
+                by => InterruptedBy::Session { cause: by.to_string() },
             },
             result: result.as_ref().map(kept),
         },
         Ok(Outcome::Failed { error, result }) => failed(error, result.as_ref()),
-        Ok(Outcome::NotStarted { .. }) => PromptOutcome::Interrupted {
-            by: session("the session ended before the CLI started the turn".to_owned()),
-            result: None,
-        },
-        // The session was torn down in the middle of the turn.
-        Err(error) if error.kind() == ErrorKind::SessionFailed => {
-            PromptOutcome::Interrupted { by: session(error.to_string()), result: None }
+        Ok(Outcome::NotStarted { .. }) => {
+            cut_off("the session ended before the CLI started the turn".to_owned())
         }
+        // The session was torn down in the middle of the turn.
+        Err(error) if error.kind() == ErrorKind::SessionFailed => cut_off(error.to_string()),
         Err(error) => failed(error, None),
         Ok(other) => PromptOutcome::Failed {
             kind: "unknown".to_owned(),
@@ -71,11 +70,6 @@ pub(crate) fn failed(error: &Error, result: Option<&Arc<ResultMessage>>) -> Prom
 pub(crate) fn cost_of(tracker: &mut UsageTracker, ended: &greenroom::Result<Outcome>) -> u64 {
     let result = ended.as_ref().ok().and_then(Outcome::result);
     result.map_or(0, |result| micro_dollars(tracker.feed_result(result).cost_usd))
-}
-
-/// Dollars in micro-dollars, rounded to the nearest one. A negative number or none counts as nothing.
-fn micro_dollars(dollars: f64) -> u64 {
-    (dollars * 1e6).round() as u64
 }
 
 /// A result as it is kept: without the fields that no backend can keep, because they are nested too deeply or have a number out

@@ -6,7 +6,7 @@ use greenroom::Prompt;
 use serde_json::json;
 
 use super::*;
-use crate::actor::turn_stage::{Played, result};
+use crate::stage::turn::{Played, result};
 
 #[test]
 fn an_outcome_becomes_a_record_and_is_read_back() {

@@ -20,14 +20,13 @@ impl Step<'_> {
         })?;
         let mut recovered = Vec::new();
         for node in dead {
-            for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node), limit - recovered.len())? {
+            for (key, _) in self.txn.under(&Key::of(Table::Owned).node(node), limit - recovered.len()) {
                 let name = name_at_start(&key)?;
                 match self.readable(self.name(&name))? {
                     Some(mut record) => {
-                        self.leave_owner(&mut record)?;
-                        self.lose_turn(&mut record)?;
-                        let why = to_quarantine(&record, losses);
-                        if self.free_or_quarantine(&mut record, why)? {
+                        self.lose_owner(&mut record, losses)?;
+                        self.free_or_quarantine(&mut record)?;
+                        if record.state == NameState::Free {
                             let (name, tenant) = (record.name, record.tenant);
                             self.made(FleetEvent::Recovered { name, tenant });
                         }
@@ -48,17 +47,22 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// The turn that an owner had begun and not ended goes on with its continuation, or ends as interrupted. The caller
-    /// writes the name's record.
-    pub(super) fn lose_turn(&mut self, record: &mut NameRecord) -> Result<()> {
+    /// Takes a name from its owner, if it has one, which was lost. After `losses` lost owners in a row the record has a reason for a
+    /// quarantine. The caller sets the new state.
+    pub(super) fn lose_owner(&mut self, record: &mut NameRecord, losses: u32) -> Result<()> {
+        self.leave_owner(record)?;
         record.losses += u32::from(self.give_up_turn(record)?);
+        if record.losses >= losses.max(1) {
+            let why = format!("{} owners in a row were lost while a turn of this session ran", record.losses);
+            record.quarantine.get_or_insert(why);
+        }
         Ok(())
     }
 
-    /// [`lose_turn`](Step::lose_turn) for an owner that is there and gives the turn up. `true`: a turn ran.
+    /// The turn that an owner had begun and not ended goes on with its continuation, or ends as interrupted. `true`: a turn ran.
     pub(super) fn give_up_turn(&mut self, record: &mut NameRecord) -> Result<bool> {
         let Some(running) = record.running.take() else { return Ok(false) };
-        let Some(mut prompt) = self.prompt(running)? else { return Ok(false) };
+        let Some(mut prompt) = self.prompt_record(running)? else { return Ok(false) };
         let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(false) };
         // The money that was reserved for the turn stays reserved: nobody knows what the turn has cost.
         prompt.reserved = 0;
@@ -81,12 +85,12 @@ impl Step<'_> {
         if self.owned(&owner)?.is_none() {
             return Ok(Owned::Fenced);
         }
+        let key = process_key(&owner.name, owner.term);
         let Some(process) = process else {
-            self.remove_process(&owner.name, owner.term)?;
+            self.txn.remove(&key);
             return Ok(Owned::Done(()));
         };
         let host = self.node_row(owner.node)?.map(|node| node.host).unwrap_or_default();
-        let key = process_key(&owner.name, owner.term);
         let record = ProcessRecord { name: owner.name, term: owner.term, node: owner.node, host, process };
         self.txn.write(&key, &record)?;
         Ok(Owned::Done(()))
@@ -95,15 +99,17 @@ impl Step<'_> {
     /// Processes whose owners have not given their names back and are owners no more, or are dead.
     pub(crate) fn left_processes(&self, limit: usize) -> Result<Vec<ProcessRecord>> {
         self.page(&Key::of(Table::Processes), None, limit, |step, _, row| {
-            let Some(record) = step.readable(parsed(row).map(Some))? else { return Ok(None) };
-            Ok((!step.is_owner(&record)?).then_some(record))
+            let Some::<ProcessRecord>(record) = step.readable(parsed(row).map(Some))? else {
+                return Ok(None);
+            };
+            Ok((!step.owns(&record.name, record.term)?).then_some(record))
         })
     }
 
     /// Processes that lost owners of a name have left. A row that cannot be read is an error.
     pub(crate) fn left_processes_of(&self, name: Name) -> Result<Vec<ProcessRecord>> {
         let mut left = Vec::new();
-        for (term, row) in self.txn.under(&Key::of(Table::Processes).name(&name), usize::MAX)? {
+        for (term, row) in self.txn.under(&Key::of(Table::Processes).name(&name), usize::MAX) {
             let term = Term(number(&term)?);
             if self.owns(&name, term)? {
                 continue;
@@ -115,16 +121,12 @@ impl Step<'_> {
 
     /// Removes the record of a process that has ended. `false`: its owner is alive, and keeps it.
     pub(crate) fn process_ended(&mut self, name: Name, term: Term) -> Result<bool> {
-        let recorded = self.txn.get(process_key(&name, term).bytes())?.is_some();
-        if recorded && self.owns(&name, term)? {
+        let key = process_key(&name, term);
+        if self.txn.get(key.bytes()).is_some() && self.owns(&name, term)? {
             return Ok(false);
         }
-        self.remove_process(&name, term)?;
+        self.txn.remove(&key);
         Ok(true)
-    }
-
-    pub(super) fn remove_process(&mut self, name: &Name, term: Term) -> Result<()> {
-        self.txn.remove(&process_key(name, term))
     }
 
     /// True if a living node owns the name with this term.
@@ -135,17 +137,6 @@ impl Step<'_> {
             _ => Ok(false),
         }
     }
-
-    fn is_owner(&self, process: &ProcessRecord) -> Result<bool> {
-        let owner = Ownership { name: process.name.clone(), node: process.node, term: process.term };
-        Ok(self.owned(&owner)?.is_some())
-    }
-}
-
-/// The reason to quarantine a name whose owner is gone: one that the owner has left, or `losses` lost owners in a row.
-pub(super) fn to_quarantine(record: &NameRecord, losses: u32) -> Option<String> {
-    let too_many = || format!("{} owners in a row were lost while a turn of this session ran", record.losses);
-    record.quarantine.clone().or_else(|| (record.losses >= losses.max(1)).then(too_many))
 }
 
 /// The error for the record of a process that cannot be read.
@@ -162,6 +153,6 @@ pub(crate) fn unreadable(
     BackendError::new(BackendErrorKind::Damaged, message).caused_by(error)
 }
 
-fn process_key(name: &Name, term: Term) -> Key {
+pub(super) fn process_key(name: &Name, term: Term) -> Key {
     Key::of(Table::Processes).name(name).number(term.0)
 }

@@ -1,7 +1,9 @@
 //! Messages of turns, and rows of texts: texts that are kept together share a row.
 //!
 //! The key ends with the number of the last text in the row, so a scan from a number begins with the row that has it. The value is a
-//! JSON array: the lengths of the texts in bytes, then the texts as they are, such as `[[4,1],"ab",7]`.
+//! JSON array of the texts as they are, such as `["ab",7]`.
+
+use serde_json::value::RawValue;
 
 use super::key::{Key, Table, number};
 use super::{Result, Step};
@@ -22,7 +24,7 @@ impl Step<'_> {
     /// A page of kept messages of a turn with numbers after `after`, in order.
     pub(crate) fn messages(&self, prompt: PromptId, after: u64, limit: usize) -> Result<Vec<StoredText>> {
         // Messages of a prompt that is being forgotten may still be there.
-        if self.txn.get(Key::of(Table::Prompts).prompt(prompt).bytes())?.is_none() {
+        if self.txn.get(Key::of(Table::Prompts).prompt(prompt).bytes()).is_none() {
             return Ok(Vec::new());
         }
         self.texts(&of_prompt(prompt), after, limit, MESSAGES_BYTES)
@@ -45,21 +47,14 @@ impl Step<'_> {
         Ok(texts)
     }
 
-    /// Removes messages of a turn, up to a number of rows. Answers with the number of rows. `None`: there may be more.
-    pub(super) fn forget_messages(&mut self, id: PromptId, limit: usize) -> Result<Option<usize>> {
-        self.txn.remove_under(&of_prompt(id), limit)
-    }
-
     /// Keeps texts with the numbers from `first` on, in as few rows as have room for them.
-    pub(super) fn keep_texts(&mut self, prefix: &Key, first: u64, texts: &[&str]) -> Result<()> {
+    pub(super) fn keep_texts(&mut self, prefix: &Key, first: u64, texts: &[&str]) {
         let mut next = first;
         for row in runs(texts, MOST, MOST_BYTES, |text| text.len()) {
             next += row.len() as u64;
-            let lengths: Vec<_> = row.iter().map(|text| text.len().to_string()).collect();
-            let value = format!("[[{}],{}]", lengths.join(","), row.join(","));
-            self.txn.put(prefix.clone().number(next - 1).bytes(), value.as_bytes())?;
+            let value = format!("[{}]", row.join(","));
+            self.txn.put(prefix.clone().number(next - 1).bytes(), value.as_bytes());
         }
-        Ok(())
     }
 }
 
@@ -88,28 +83,12 @@ pub(super) fn of_prompt(prompt: PromptId) -> Key {
 
 /// The texts of a row with numbers after `after`.
 fn of_row(last: u64, value: &[u8], after: u64) -> Result<impl Iterator<Item = StoredText>> {
-    let texts = texts(value)?;
-    let before = last.checked_sub(texts.len() as u64).ok_or_else(spoilt)?;
+    let texts: Vec<&RawValue> = serde_json::from_slice(value).map_err(BackendError::damaged)?;
+    let before = last.checked_sub(texts.len() as u64).ok_or_else(|| {
+        let message =
+            format!("a row has more texts than its last number {last}; restore the file from a backup");
+        BackendError::new(BackendErrorKind::Damaged, message)
+    })?;
     let later = (before + 1..).zip(texts).filter(move |(number, _)| *number > after);
-    Ok(later.map(|(number, json)| StoredText { number, json: json.to_owned() }))
-}
-
-fn texts(value: &[u8]) -> Result<Vec<&str>> {
-    let value = std::str::from_utf8(value).map_err(BackendError::damaged)?;
-    let (lengths, mut rest) =
-        value.strip_prefix("[[").and_then(|value| value.split_once(']')).ok_or_else(spoilt)?;
-    let mut texts = Vec::new();
-    for length in lengths.split(',') {
-        let length: usize = length.parse().map_err(BackendError::damaged)?;
-        let text = rest.strip_prefix(',').ok_or_else(spoilt)?;
-        let text = text.split_at_checked(length).ok_or_else(spoilt)?;
-        texts.push(text.0);
-        rest = text.1;
-    }
-    if rest == "]" { Ok(texts) } else { Err(spoilt()) }
-}
-
-fn spoilt() -> BackendError {
-    let message = "a row of texts has not the lengths that it names; restore the file from a backup";
-    BackendError::new(BackendErrorKind::Damaged, message)
+    Ok(later.map(|(number, json)| StoredText { number, json: json.get().to_owned() }))
 }

@@ -1,9 +1,7 @@
 //! The rules of a fleet over an ordered map of rows: each request is one function of the rows that it reads. They are the same on every
 //! backend.
 
-mod key;
 mod lost;
-mod maintain;
 mod map;
 mod messages;
 mod moving;
@@ -13,30 +11,31 @@ mod prompts;
 mod query;
 mod questions;
 mod quota;
-mod rows;
 #[cfg(test)]
 mod tests;
 mod transcripts;
 mod turns;
-mod txn;
 mod waiting;
 
-#[cfg(feature = "postgres")]
-pub(crate) use key::is_counter;
-pub(crate) use key::is_key;
-pub(crate) use key::{Key, Table, last_id, number};
+use std::time::Duration;
+
 pub(crate) use lost::unreadable;
 #[cfg(any(feature = "postgres", feature = "testkit"))]
 pub(crate) use map::counter;
+#[cfg(feature = "postgres")]
+pub(crate) use map::key::is_counter;
+pub(crate) use map::key::{Key, Table, is_key, last_id, number};
+pub use map::rows::Lane;
+pub(crate) use map::rows::{Attempt, run_alone, try_on};
+pub(crate) use map::txn::depth;
+use map::txn::{Txn, parsed};
 pub use map::{Commit, Committed, Map, MapMut, Part, Range, Row, Rows, Wanted, commit_rows, read_rows};
 pub(crate) use map::{MemoryMap, sums, write};
+use map::{key, txn};
 pub(crate) use messages::runs;
-pub(crate) use moving::{ended_of, ended_prompt, rows_of_prompt};
+pub(crate) use moving::{end_of_prompt, ended_of, rows_of_prompt};
 pub(crate) use quota::is_current;
-pub use rows::Lane;
-pub(crate) use rows::{Attempt, run_alone, try_on};
 pub(crate) use transcripts::{entries_of, transcripts_of};
-pub(crate) use txn::depth;
 
 use crate::error::BackendErrorKind;
 pub(crate) use crate::error::Result;
@@ -44,10 +43,9 @@ use crate::event::FleetEvent;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord};
 use crate::request::{Change, Ownership};
-use txn::{Txn, parsed};
 
-/// The version of the keys and rows, as the file holds it.
-pub(crate) const FORMAT: &[u8] = b"1";
+/// The version of the keys and rows. The file holds it in digits.
+pub(crate) const FORMAT: u32 = 1;
 
 /// The key of the version. No [`Table`] begins with its byte, and every version finds it there.
 pub(crate) const FORMAT_KEY: &[u8] = b"\0";
@@ -56,7 +54,7 @@ pub(crate) const FORMAT_KEY: &[u8] = b"\0";
 const BATCH: usize = 256;
 
 /// The first key of the first [`Table`]: the rows of the registry begin here.
-pub(crate) const FIRST_KEY: &[u8] = &[Table::Meta as u8];
+pub(crate) const FIRST_KEY: &[u8] = &[Table::Queued as u8];
 
 /// A request while it runs: its rows, the moment at which it happens, and what it has changed.
 pub(crate) struct Step<'a> {
@@ -74,11 +72,7 @@ pub struct Told {
     pub transitions: Vec<FleetEvent>,
 }
 
-impl<'a> Step<'a> {
-    fn over(rows: &'a Rows, now: Timestamp) -> Self {
-        Self { txn: Txn::over(rows), now, told: Told::default() }
-    }
-
+impl Step<'_> {
     /// Passes over a record that cannot be read, so that it hides no other record of a list.
     fn readable<T>(&self, record: Result<Option<T>>) -> Result<Option<T>> {
         match record {
@@ -93,6 +87,19 @@ impl<'a> Step<'a> {
         }
     }
 
+    /// Reads for the answer or for a hint: the commit does not expect these rows unchanged.
+    fn looking<T>(&self, read: impl FnOnce(&Self) -> T) -> T {
+        let only_looked = self.txn.only_look(true);
+        let found = read(self);
+        self.txn.only_look(only_looked);
+        found
+    }
+
+    /// The first `limit` entries of a list by time whose moments have come, with their whole keys.
+    fn passed(&self, list: Table, limit: usize) -> Vec<Row> {
+        self.txn.before(list, self.now.after(Duration::from_millis(1)), limit)
+    }
+
     fn name(&self, name: &Name) -> Result<Option<NameRecord>> {
         self.txn.read(&Key::of(Table::Names).name(name))
     }
@@ -103,7 +110,7 @@ impl<'a> Step<'a> {
         let is_stuck = record.is_stuck();
         if std::mem::replace(&mut record.stuck, is_stuck) != is_stuck {
             let place = Key::of(Table::Stuck).name(&record.name);
-            if is_stuck { self.txn.mark(&place)? } else { self.txn.remove(&place)? }
+            if is_stuck { self.txn.mark(&place) } else { self.txn.remove(&place) }
         }
         self.txn.write(&Key::of(Table::Names).name(&record.name), record)
     }
@@ -112,13 +119,9 @@ impl<'a> Step<'a> {
         self.told.transitions.push(transition);
     }
 
-    fn prompt(&self, id: PromptId) -> Result<Option<PromptRecord>> {
+    /// A prompt's record.
+    pub(crate) fn prompt_record(&self, id: PromptId) -> Result<Option<PromptRecord>> {
         self.txn.read(&Key::of(Table::Prompts).prompt(id))
-    }
-
-    /// Names a prompt's record, so that it is read together with others.
-    fn want_prompt(&self, id: PromptId) {
-        self.txn.want(&Key::of(Table::Prompts).prompt(id));
     }
 
     fn put_prompt(&mut self, record: &PromptRecord) -> Result<()> {

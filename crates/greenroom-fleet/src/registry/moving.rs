@@ -43,7 +43,7 @@ impl Step<'_> {
             NameState::Quarantined { why, .. } => record.quarantine = Some(why.clone()),
             NameState::Free => {}
         }
-        let left = self.txn.under(&Key::of(Table::Processes).name(&name), 1)?;
+        let left = self.txn.under(&Key::of(Table::Processes).name(&name), 1);
         if record.queued > 0 || record.running.is_some() || !left.is_empty() {
             return Ok(Departure::NotAtRest);
         }
@@ -64,7 +64,7 @@ impl Step<'_> {
         };
         // It stands in no list here.
         (record.listed, record.stuck) = (None, false);
-        self.list_name(&record)?;
+        self.list_name(&record);
         self.put_name(&mut record)?;
         Ok(true)
     }
@@ -81,7 +81,7 @@ impl Step<'_> {
 
     /// Forgets the money of a tenant all of whose names have departed. `false`: it has names.
     pub(crate) fn close_account(&mut self, tenant: String) -> Result<bool> {
-        if !self.txn.under(&Key::of(Table::NamesOf).text(&tenant), 1)?.is_empty() {
+        if !self.txn.under(&Key::of(Table::NamesOf).text(&tenant), 1).is_empty() {
             return Ok(false);
         }
         // The list of its names is a range, which the commit does not expect: a new name may have spent something since.
@@ -99,19 +99,19 @@ impl Step<'_> {
             return Ok(false);
         }
         let (mut rows, of_name) = (BATCH, ended_of(&record.tenant, &record.name));
-        let prompts = self.txn.under(&of_name, PROMPTS)?;
+        let prompts = self.txn.under(&of_name, PROMPTS);
         for (key, _) in &prompts {
             let id = PromptId(last_id(key)?);
-            // Removed by an earlier call, or unreadable: its other rows go all the same.
-            if let Some(prompt) = self.readable(self.prompt(id))?
+            // Removed by an earlier call, or unreadable: its other rows go all the same. Its key goes with those of the name.
+            if let Some(prompt) = self.readable(self.prompt_record(id))?
                 && let PromptState::Ended { at, .. } = prompt.state
             {
-                self.txn.remove(&Key::of(Table::Ended).time(at).prompt(id))?;
+                self.txn.remove(&Key::of(Table::Ended).time(at).prompt(id));
             }
-            if !self.forget_prompt(id, BATCH, &mut rows)? {
+            if !self.forget_prompt(id, None, BATCH, &mut rows)? {
                 return Ok(false);
             }
-            self.txn.remove(&of_name.clone().followed_by(key))?;
+            self.txn.remove(&of_name.clone().followed_by(key));
         }
         if !prompts.is_empty() || self.txn.remove_under(&Key::of(Table::Keys).name(&name), BATCH)?.is_none() {
             return Ok(false);
@@ -126,12 +126,11 @@ pub(crate) fn ended_of(tenant: &str, name: &Name) -> Key {
     Key::of(Table::EndedOf).text(tenant).name(name)
 }
 
-/// A prompt that has ended, for a copy: its record, and the key of its end.
-pub(crate) fn ended_prompt(row: &[u8]) -> Result<Option<(PromptRecord, Key)>> {
+/// The place of a prompt's record in the list of ends, if the prompt has ended.
+pub(crate) fn end_of_prompt(row: &[u8]) -> Result<Option<Key>> {
     let prompt: PromptRecord = parsed(row)?;
     let PromptState::Ended { at, .. } = prompt.state else { return Ok(None) };
-    let end = Key::of(Table::Ended).time(at).prompt(prompt.id);
-    Ok(Some((prompt, end)))
+    Ok(Some(Key::of(Table::Ended).time(at).prompt(prompt.id)))
 }
 
 /// The beginnings of the keys of the rows that belong to a prompt, its record left out.

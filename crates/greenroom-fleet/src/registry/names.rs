@@ -1,21 +1,22 @@
 //! Owners of names: claim, release, quarantine, delete.
 
-use super::key::{Key, Table, name_at_start};
-use super::lost::to_quarantine;
+use super::key::{Key, Table, name_at_start, number};
+use super::lost::process_key;
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, PromptOutcome, Unsent};
-use crate::request::{ActivationFailed, AfterFailure, Claim, Claimed, Marked, Owned, Ownership, Page};
+use crate::request::{ActivationFailed, Claim, Claimed, Marked, Owned, Ownership, Page};
 
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
         self.txn.want(&Key::of(Table::Names).name(&claim.name));
         self.txn.want(&Key::of(Table::DeletedTerm));
-        self.want_place(&claim.name, 0)?;
-        let drains = self.drains(claim.node)?;
+        self.want_place(&claim.name, 0);
+        // A node drains by its own word, so this is no matter of a moment.
+        let drains = self.looking(|step| step.lease(claim.node))?.draining;
         let Some(node) = self.node_row(claim.node)?.filter(|node| !node.dead) else {
             return Ok(Claimed::NodeDown);
         };
@@ -39,13 +40,14 @@ impl Step<'_> {
         if drains {
             return Ok(Claimed::NodeDown);
         }
-        self.leave_owner(&mut record)?;
-        self.lose_turn(&mut record)?;
-        if let Some(why) = to_quarantine(&record, claim.losses) {
-            self.quarantine_now(&mut record, why.clone())?;
+        self.lose_owner(&mut record, claim.losses)?;
+        if let Some(why) = record.quarantine.clone() {
+            self.free_or_quarantine(&mut record)?;
             return Ok(Claimed::Quarantined(why));
         }
-        record.term = self.next_term(&record)?;
+        // Later than the terms of all names that were deleted: this one may have been deleted and made again. The deletion came before the
+        // record that was read, so a look is enough.
+        record.term = Term(record.term.max(self.looking(Self::deleted_term)?).0 + 1);
         record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
         self.count_owned(claim.node, &claim.name, 1)?;
         self.put_name(&mut record)?;
@@ -54,27 +56,21 @@ impl Step<'_> {
 
     /// Gives a name back. `Done(true)`: a prompt waits. A name that another owner has is fenced.
     pub(crate) fn release(&mut self, owner: Ownership) -> Result<Owned<bool>> {
-        self.want_place(&owner.name, 0)?;
-        let Some(mut record) = self.owned(&owner)? else { return self.released_before(&owner) };
-        self.remove_process(&owner.name, owner.term)?;
-        self.leave_owner(&mut record)?;
-        self.give_up_turn(&mut record)?;
-        let why = record.quarantine.clone();
-        self.free_or_quarantine(&mut record, why)?;
+        self.want_place(&owner.name, 0);
+        let Some(mut record) = self.left_by(&owner)? else {
+            let record = self.released_before(&owner)?;
+            return Ok(record.map_or(Owned::Fenced, |record| Owned::Done(record.queued > 0)));
+        };
+        self.free_or_quarantine(&mut record)?;
         Ok(Owned::Done(record.queued > 0))
     }
 
     /// Counts a failed activation and gives the name back, or quarantines it.
-    pub(crate) fn activation_failed(&mut self, failed: ActivationFailed) -> Result<Owned<AfterFailure>> {
-        let Some(mut record) = self.owned(&failed.owner)? else {
-            return Ok(match self.released_before(&failed.owner)? {
-                Owned::Done(_) => Owned::Done(self.after_failure(&failed.owner.name)?),
-                Owned::Fenced => Owned::Fenced,
-            });
+    pub(crate) fn activation_failed(&mut self, failed: ActivationFailed) -> Result<Owned<Option<u32>>> {
+        let Some(mut record) = self.left_by(&failed.owner)? else {
+            let record = self.released_before(&failed.owner)?;
+            return Ok(record.map_or(Owned::Fenced, |record| Owned::Done(after_failure(&record))));
         };
-        self.remove_process(&failed.owner.name, failed.owner.term)?;
-        self.leave_owner(&mut record)?;
-        self.give_up_turn(&mut record)?;
         record.failures.retain(|at| self.now.since(*at) < failed.period);
         record.failures.push(self.now);
         let count = u32::try_from(record.failures.len()).unwrap_or(u32::MAX);
@@ -84,9 +80,11 @@ impl Step<'_> {
                 format!("{count} activations failed within {:?}; the last one: {}", failed.period, failed.why)
             }
         };
-        let why = record.quarantine.clone().or_else(|| (count >= failed.intensity.max(1)).then(too_many));
-        let is_free = self.free_or_quarantine(&mut record, why)?;
-        Ok(Owned::Done(if is_free { AfterFailure::Free(count) } else { AfterFailure::Quarantined }))
+        if count >= failed.intensity.max(1) {
+            record.quarantine.get_or_insert_with(too_many);
+        }
+        self.free_or_quarantine(&mut record)?;
+        Ok(Owned::Done(after_failure(&record)))
     }
 
     /// Keeps a name from being activated.
@@ -99,8 +97,7 @@ impl Step<'_> {
             NameState::Quarantined { .. } => return Ok(Marked::Done),
             NameState::Owned { .. } | NameState::Free => {}
         }
-        self.leave_owner(&mut record)?;
-        self.lose_turn(&mut record)?;
+        self.lose_owner(&mut record, u32::MAX)?;
         self.quarantine_now(&mut record, why)?;
         Ok(Marked::Done)
     }
@@ -126,11 +123,10 @@ impl Step<'_> {
             NameState::Departing { .. } => return Err(BackendError::moves(&name)),
             _ => {}
         }
-        self.leave_owner(&mut record)?;
-        self.lose_turn(&mut record)?;
+        self.lose_owner(&mut record, u32::MAX)?;
         record.state = NameState::Deleting { since: self.now };
         self.put_name(&mut record)?;
-        self.txn.mark(&Key::of(Table::Deleting).name(&name))?;
+        self.txn.mark(&Key::of(Table::Deleting).name(&name));
         self.made(FleetEvent::Deleting { name: record.name, tenant: record.tenant });
         self.end_queue(&name)?;
         Ok(Marked::Done)
@@ -155,23 +151,14 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// Later than the terms of the name and of all names that were deleted: the name may have been deleted and made again. The deletion
-    /// came before the record that was read, so a look is enough.
-    fn next_term(&self, record: &NameRecord) -> Result<Term> {
-        self.txn.only_look(true);
-        let deleted = self.deleted_term()?;
-        self.txn.only_look(false);
-        Ok(Term(record.term.max(deleted).0 + 1))
-    }
-
     /// The highest term of the names that were deleted.
     fn deleted_term(&self) -> Result<Term> {
         Ok(self.txn.read(&Key::of(Table::DeletedTerm))?.unwrap_or_default())
     }
 
     /// Enters a new name in the list of its tenant. [`put_name`](Self::put_name) enters it in the other lists.
-    pub(super) fn list_name(&mut self, record: &NameRecord) -> Result<()> {
-        self.txn.mark(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name))
+    pub(super) fn list_name(&mut self, record: &NameRecord) {
+        self.txn.mark(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name));
     }
 
     /// Removes the record of a name, and its places in lists of names.
@@ -179,20 +166,23 @@ impl Step<'_> {
         if record.term > self.deleted_term()? {
             self.txn.write(&Key::of(Table::DeletedTerm), &record.term)?;
         }
-        self.txn.remove(&Key::of(Table::Deleting).name(&record.name))?;
-        self.txn.remove(&Key::of(Table::Stuck).name(&record.name))?;
-        self.txn.remove(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name))?;
-        self.txn.remove(&Key::of(Table::Names).name(&record.name))
+        self.txn.remove(&Key::of(Table::Deleting).name(&record.name));
+        self.txn.remove(&Key::of(Table::Stuck).name(&record.name));
+        self.txn.remove(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name));
+        self.txn.remove(&Key::of(Table::Names).name(&record.name));
+        Ok(())
     }
 
     /// Ends prompts of a name that is being deleted. `false`: some are left.
     fn end_queue(&mut self, name: &Name) -> Result<bool> {
-        let queue = self.queue_rows(name, BATCH)?;
+        let queue =
+            [Table::Queue, Table::Reminders].map(|list| self.txn.under(&Key::of(list).name(name), BATCH));
+        let queue: Vec<_> = queue.concat().into_iter().take(BATCH).collect();
         // All of them first, so that they are read together.
-        let prompts: Vec<_> = queue.iter().map(|row| self.listed(&row.prompt)).collect();
-        for (row, prompt) in queue.iter().zip(prompts) {
+        let prompts: Vec<_> = queue.iter().map(|(_, id)| self.listed(id)).collect();
+        for ((order, _), prompt) in queue.iter().zip(prompts) {
             let Some(prompt) = self.readable(prompt)? else {
-                self.drop_row(name, row)?;
+                self.drop_place(name, number(order)?)?;
                 continue;
             };
             // A CLI has begun with a prompt that waits to go on with its continuation.
@@ -205,18 +195,12 @@ impl Step<'_> {
         Ok(queue.len() < BATCH)
     }
 
-    /// Frees a name that has no owner any more, or quarantines it if there is a reason. `true`: it is free.
-    pub(super) fn free_or_quarantine(
-        &mut self,
-        record: &mut NameRecord,
-        why: Option<String>,
-    ) -> Result<bool> {
-        let is_free = why.is_none();
-        match why {
-            Some(why) => self.quarantine_now(record, why)?,
-            None => self.free_now(record)?,
+    /// Frees a name that has no owner any more, or quarantines it if its record has a reason.
+    pub(super) fn free_or_quarantine(&mut self, record: &mut NameRecord) -> Result<()> {
+        match record.quarantine.take() {
+            Some(why) => self.quarantine_now(record, why),
+            None => self.free_now(record),
         }
-        Ok(is_free)
     }
 
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
@@ -232,28 +216,28 @@ impl Step<'_> {
         self.count_owned(node, &record.name, -1)
     }
 
-    /// The answer to an owner that repeats its release: done, unless somebody else has owned the name since. A dead node may
-    /// have lost the name instead.
-    fn released_before(&self, owner: &Ownership) -> Result<Owned<bool>> {
-        let Some(record) = self.name(&owner.name)? else { return Ok(Owned::Fenced) };
-        let released = record.term == owner.term && !matches!(record.state, NameState::Owned { .. });
-        let released = released && self.is_alive(owner.node)?;
-        Ok(if released { Owned::Done(record.queued > 0) } else { Owned::Fenced })
+    /// Takes a name from its owner, which ends its session. `None`: the owner is fenced. The caller sets the new state.
+    fn left_by(&mut self, owner: &Ownership) -> Result<Option<NameRecord>> {
+        let Some(mut record) = self.owned(owner)? else { return Ok(None) };
+        self.txn.remove(&process_key(&owner.name, owner.term));
+        self.leave_owner(&mut record)?;
+        self.give_up_turn(&mut record)?;
+        Ok(Some(record))
     }
 
-    fn after_failure(&self, name: &Name) -> Result<AfterFailure> {
-        let record = self.name(name)?;
-        Ok(match record {
-            Some(NameRecord { state: NameState::Quarantined { .. }, .. }) => AfterFailure::Quarantined,
-            Some(record) => AfterFailure::Free(u32::try_from(record.failures.len()).unwrap_or(u32::MAX)),
-            None => AfterFailure::Free(0),
-        })
+    /// The record for an owner that repeats its release, unless somebody else has owned the name since. A dead node may have lost the name
+    /// instead.
+    fn released_before(&self, owner: &Ownership) -> Result<Option<NameRecord>> {
+        let record = self.name(&owner.name)?;
+        let record = record
+            .filter(|record| record.term == owner.term && !matches!(record.state, NameState::Owned { .. }));
+        Ok(if self.is_alive(owner.node)? { record } else { None })
     }
 
     /// A page of names that a node owns, for a node that compares its activations with them.
     pub(crate) fn owned_names(&self, node: NodeId, page: Page) -> Result<Vec<(Name, Term, AttemptId)>> {
         let after = page.after.as_ref().map(|after| Key::of(Table::Owned).node(node).name(after));
-        self.page(&Key::of(Table::Owned).node(node), after, page.length(), |step, key, _| {
+        self.page(&Key::of(Table::Owned).node(node), after, page.limit.min(Page::MOST), |step, key, _| {
             let record = step.readable(step.name(&name_at_start(key)?))?;
             Ok(record.and_then(|record| match record.state {
                 NameState::Owned { node: owner, claim, .. } if owner == node => {
@@ -263,4 +247,10 @@ impl Step<'_> {
             }))
         })
     }
+}
+
+/// Failed activations of a name, unless it is quarantined.
+fn after_failure(record: &NameRecord) -> Option<u32> {
+    let is_quarantined = matches!(record.state, NameState::Quarantined { .. });
+    (!is_quarantined).then(|| u32::try_from(record.failures.len()).unwrap_or(u32::MAX))
 }

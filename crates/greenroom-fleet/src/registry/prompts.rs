@@ -1,36 +1,46 @@
-//! Prompts that wait: accept, withdraw, expiry, and the queues.
+//! Prompts: how they are accepted, wait, are withdrawn, expire and end, and are forgotten.
 
-use super::key::{Key, Table};
+use serde::{Deserialize, Serialize};
+
+use super::key::{Key, Table, last_id};
+use super::messages::of_prompt;
 use super::moving::ended_of;
 use super::txn::as_stored;
 use super::waiting::{due_key, queue_key, reminder_key};
 use super::{Result, Step, parsed};
 use crate::error::BackendError;
 use crate::event::FleetEvent;
-use crate::id::{AttemptId, Name, PromptId, Term};
+use crate::id::{AttemptId, Name, PromptId, Term, Timestamp};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome, PromptRecord, PromptState, Unsent};
 use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
 
-const WITHDRAWN: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Withdrawn };
+pub(super) const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
 
 /// The outcome of a prompt that waited to go on with its continuation when the application ended it.
 pub(super) const BY_USER: PromptOutcome =
     PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
 
-/// The place of a prompt in the queue of its name.
-pub(super) struct QueueRow {
-    /// The end of its key.
-    order: Vec<u8>,
-    /// The prompt may begin; otherwise it waits for its moment.
-    is_ready: bool,
-    /// The row: the id of the prompt.
-    pub(super) prompt: Vec<u8>,
+/// Rows of messages and questions that one request forgets. A row of short messages has up to 16 KB.
+const ROWS: usize = 256;
+/// Prompts that one request forgets.
+const PROMPTS: usize = 32;
+/// Rows that it reads of each prompt but the first.
+const OF_NEXT: usize = 64;
+
+/// What the list of expiries says of a prompt that waits, in case the prompt itself cannot be read then.
+#[derive(Serialize, Deserialize)]
+pub(super) struct WaitingPlace {
+    pub(super) name: Name,
+    pub(super) order: u64,
+    pub(super) key: Option<String>,
 }
 
 impl Step<'_> {
     pub(crate) fn accept(&mut self, accept: Accept) -> Result<Accepted> {
-        self.want_accept(&accept);
-        if let Some(known) = self.prompt(accept.prompt)? {
+        let key = accept.key.as_ref().map(|key| key_of(&accept.name, key));
+        self.txn.want(&Key::of(Table::Names).name(&accept.name));
+        key.iter().for_each(|key| self.txn.want(key));
+        if let Some(known) = self.prompt_record(accept.prompt)? {
             let content = self.content(known.id)?;
             let same = known.name == accept.name && known.tenant == accept.tenant && known.key == accept.key;
             if !same || content != Some(as_stored(&accept.content)?) {
@@ -42,29 +52,21 @@ impl Step<'_> {
         if let Some(refused) = known.as_ref().and_then(|record| mismatch(record, &accept)) {
             return Ok(Accepted::Refused(refused));
         }
-        if let Some(same) = self.prompt_of_key(&accept)? {
+        let same = key.as_ref().map_or(Ok(None), |key| self.txn.read(key))?;
+        if let Some(same) = same.map_or(Ok(None), |id| self.prompt_record(id))? {
             return Ok(match self.content(same.id)? == Some(as_stored(&accept.content)?) {
                 true => Accepted::Duplicate(same),
                 false => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
             });
         }
-        if let Some(NameRecord { state: NameState::Quarantined { why, .. }, .. }) = &known {
-            // The prompt would wait for a person, and expire before one comes.
-            return Ok(Accepted::Refused(Refused::Quarantined { why: why.clone() }));
-        }
-        if let Some(budget) = accept.budget
-            && self.spent(&accept.tenant, &budget)?
-        {
-            return Ok(Accepted::Refused(Refused::OverBudget));
-        }
-        if let Some(refused) = self.over_bound(&accept, known.as_ref())? {
+        if let Some(refused) = self.no_room(&accept, known.as_ref())? {
             return Ok(Accepted::Refused(refused));
         }
         let mut name = match known {
             Some(known) => known,
             None => {
                 let name = self.new_name(&accept);
-                self.list_name(&name)?;
+                self.list_name(&name);
                 name
             }
         };
@@ -91,10 +93,9 @@ impl Step<'_> {
             asked: 0,
         };
         self.txn.write(&Key::of(Table::Contents).prompt(prompt.id), &accept.content)?;
-        if let Some(key) = &accept.key {
-            self.txn.write(&Key::of(Table::Keys).name(&accept.name).text(key), &prompt.id)?;
-        }
-        self.txn.mark(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))?;
+        key.map_or(Ok(()), |key| self.txn.write(&key, &prompt.id))?;
+        let place = WaitingPlace { name: accept.name.clone(), order: prompt.order, key: accept.key };
+        self.txn.write(&expiry_key(&prompt), &place)?;
         self.enqueue(&mut name, &prompt)?;
         self.put_name(&mut name)?;
         let (name, tenant) = (accept.name, accept.tenant);
@@ -102,17 +103,9 @@ impl Step<'_> {
         Ok(Accepted::New(prompt))
     }
 
-    /// Names the rows of an accept, so that they are read together.
-    fn want_accept(&self, accept: &Accept) {
-        self.txn.want(&Key::of(Table::Names).name(&accept.name));
-        if let Some(key) = &accept.key {
-            self.txn.want(&Key::of(Table::Keys).name(&accept.name).text(key));
-        }
-    }
-
     /// Takes back a prompt that waits.
     pub(crate) fn withdraw(&mut self, id: PromptId) -> Result<Withdrawn> {
-        self.take_back(id, &WITHDRAWN)
+        self.take_back(id, &PromptOutcome::Unsent { why: Unsent::Withdrawn })
     }
 
     /// Takes back a prompt for an operator.
@@ -122,7 +115,7 @@ impl Step<'_> {
 
     /// Ends a prompt that waits: with `unsent`, or as interrupted if a lost owner had begun with it.
     fn take_back(&mut self, id: PromptId, unsent: &PromptOutcome) -> Result<Withdrawn> {
-        let Some(prompt) = self.prompt(id)? else { return Ok(Withdrawn::Gone) };
+        let Some(prompt) = self.prompt_record(id)? else { return Ok(Withdrawn::Gone) };
         if prompt.state == PromptState::Queued {
             let (outcome, answer) = match prompt.begins {
                 0 => (unsent, Withdrawn::Unsent),
@@ -142,7 +135,7 @@ impl Step<'_> {
     /// Ends a prompt that waits, and writes its name's record, if that can be read.
     pub(super) fn end_waiting(&mut self, mut prompt: PromptRecord, outcome: &PromptOutcome) -> Result<()> {
         if let Some(mut name) = self.readable(self.name(&prompt.name))? {
-            self.dequeue(&mut name, &prompt)?;
+            self.dequeue(&mut name, &prompt);
             self.put_name(&mut name)?;
         }
         self.end(&mut prompt, None, outcome)
@@ -158,8 +151,9 @@ impl Step<'_> {
         prompt.state = PromptState::Ended { at: self.now, attempt };
         self.txn.write(&Key::of(Table::Outcomes).prompt(prompt.id), outcome)?;
         let place = ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id);
-        self.txn.mark(&place)?;
-        self.txn.put(Key::of(Table::Ended).time(self.now).prompt(prompt.id).bytes(), place.rest())?;
+        let key = prompt.key.as_ref().map(|key| key_of(&prompt.name, key));
+        self.txn.put(place.bytes(), key.as_ref().map_or(&[], Key::rest));
+        self.txn.put(Key::of(Table::Ended).time(self.now).prompt(prompt.id).bytes(), place.rest());
         self.put_prompt(prompt)?;
         self.end_questions(prompt.id)?;
         self.told.changes.push(Change::Ended(prompt.id));
@@ -177,7 +171,7 @@ impl Step<'_> {
                 self.txn.write(&due, &prompt.id)?;
                 self.txn.write(&reminder_key(prompt), &prompt.id)?;
             }
-            None => self.make_ready(name, prompt)?,
+            None => self.txn.write(&queue_key(prompt), &prompt.id)?,
         }
         self.put_prompt(prompt)?;
         self.told.changes.push(Change::Queued(prompt.name.clone()));
@@ -185,43 +179,31 @@ impl Step<'_> {
     }
 
     /// Takes a prompt out of its queue. The caller writes the records of the prompt and of the name.
-    pub(super) fn dequeue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
+    pub(super) fn dequeue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) {
         name.queued = name.queued.saturating_sub(1);
         name.continues = name.continues.filter(|id| *id != prompt.id);
         self.count_queued(&prompt.tenant, -1);
         match due_key(prompt) {
             // A look makes a reminder ready, and leaves its record as it is.
-            Some(due) if self.txn.get(queue_key(prompt).bytes())?.is_none() => {
-                self.txn.remove(&due)?;
-                self.txn.remove(&reminder_key(prompt))?;
+            Some(due) if self.txn.get(queue_key(prompt).bytes()).is_none() => {
+                self.txn.remove(&due);
+                self.txn.remove(&reminder_key(prompt));
             }
-            _ => {
-                name.ready = name.ready.saturating_sub(1);
-                self.txn.remove(&queue_key(prompt))?;
-            }
+            _ => self.txn.remove(&queue_key(prompt)),
         }
-        self.txn.remove(&Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id))
+        self.txn.remove(&expiry_key(prompt));
     }
 
-    /// The rows of the first `limit` prompts that wait for a name, in the order of the prompts.
-    pub(super) fn queue_rows(&self, name: &Name, limit: usize) -> Result<Vec<QueueRow>> {
-        let mut rows = Vec::new();
-        for (table, is_ready) in [(Table::Queue, true), (Table::Reminders, false)] {
-            let found = self.txn.under(&Key::of(table).name(name), limit)?;
-            rows.extend(found.into_iter().map(|(order, prompt)| QueueRow { order, is_ready, prompt }));
+    /// Takes a prompt that cannot be read out of the queue of its name, if it is there.
+    pub(super) fn drop_place(&mut self, name: &Name, order: u64) -> Result<()> {
+        let places = [Table::Queue, Table::Reminders].map(|table| Key::of(table).name(name).number(order));
+        // Perhaps it is not read yet.
+        if self.txn.lacks_rows() || places.iter().all(|place| self.txn.get(place.bytes()).is_none()) {
+            return Ok(());
         }
-        rows.sort_by(|one, other| one.order.cmp(&other.order));
-        rows.truncate(limit);
-        Ok(rows)
-    }
-
-    /// Takes a prompt that cannot be read out of the queue of its name.
-    pub(super) fn drop_row(&mut self, name: &Name, row: &QueueRow) -> Result<()> {
-        let table = if row.is_ready { Table::Queue } else { Table::Reminders };
-        self.txn.remove(&Key::of(table).name(name).followed_by(&row.order))?;
-        let Some(mut record) = self.name(name)? else { return Ok(()) };
+        places.iter().for_each(|place| self.txn.remove(place));
+        let Some(mut record) = self.readable(self.name(name))? else { return Ok(()) };
         record.queued = record.queued.saturating_sub(1);
-        record.ready = record.ready.saturating_sub(u32::from(row.is_ready));
         self.count_queued(&record.tenant, -1);
         self.put_name(&mut record)
     }
@@ -229,16 +211,93 @@ impl Step<'_> {
     /// A prompt whose id an index holds: never none.
     pub(super) fn listed(&self, id: &[u8]) -> Result<Option<PromptRecord>> {
         let id: PromptId = parsed(id)?;
-        self.prompt(id)?.ok_or_else(|| BackendError::missing("prompt", id)).map(Some)
+        self.prompt_record(id)?.ok_or_else(|| BackendError::missing("prompt", id)).map(Some)
     }
 
-    fn prompt_of_key(&self, accept: &Accept) -> Result<Option<PromptRecord>> {
-        let Some(key) = &accept.key else { return Ok(None) };
-        let id: Option<PromptId> = self.txn.read(&Key::of(Table::Keys).name(&accept.name).text(key))?;
-        id.map_or(Ok(None), |id| self.prompt(id))
+    /// Ends prompts that have waited until their time had passed. Answers with their number.
+    pub(crate) fn expire_prompts(&mut self, limit: usize) -> Result<usize> {
+        let due = self.passed(Table::Expiries, limit);
+        let mut rows = ROWS;
+        for (key, place) in &due {
+            let id = PromptId(last_id(key)?);
+            match self.readable(self.prompt_record(id))? {
+                Some(prompt) if prompt.state == PromptState::Queued => self.end_waiting(prompt, &EXPIRED)?,
+                Some(_) => self.txn.delete(key),
+                // Perhaps it is not read yet.
+                None if self.txn.lacks_rows() => {}
+                // A prompt that cannot be read goes without an outcome.
+                None => {
+                    let place: Option<WaitingPlace> = self.readable(parsed(place).map(Some))?;
+                    place.as_ref().map_or(Ok(()), |place| self.drop_place(&place.name, place.order))?;
+                    let of_key = place.and_then(|WaitingPlace { name, key, .. }| Some(key_of(&name, &key?)));
+                    if self.forget_prompt(id, of_key, OF_NEXT, &mut rows)? {
+                        self.txn.delete(key);
+                    }
+                }
+            }
+        }
+        Ok(due.len())
     }
 
-    fn over_bound(&self, accept: &Accept, name: Option<&NameRecord>) -> Result<Option<Refused>> {
+    /// Removes prompts that ended before `before`, with their outcomes, messages, decided questions and keys. Answers with the number
+    /// of prompts that it worked at: the last one may have messages or questions left for the next request.
+    pub(crate) fn forget(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
+        let ended = self.txn.before(Table::Ended, before, limit.min(PROMPTS));
+        let mut rows = ROWS;
+        for (at, (key, place)) in ended.iter().enumerate() {
+            // The numbers of rows to read do not depend on the prompts before, so that all are read together.
+            let most = if at == 0 { ROWS } else { OF_NEXT };
+            let place = Key::of(Table::EndedOf).followed_by(place);
+            let of_key = self.txn.get(place.bytes()).filter(|rest| !rest.is_empty());
+            let of_key = of_key.map(|rest| Key::of(Table::Keys).followed_by(&rest));
+            self.txn.remove(&place);
+            if !self.forget_prompt(PromptId(last_id(key)?), of_key, most, &mut rows)? {
+                return Ok(at + 1);
+            }
+            self.txn.delete(key);
+        }
+        Ok(ended.len())
+    }
+
+    /// Removes a prompt, then what belongs to it, up to `most` rows of each kind. Counts them down from `rows`. `false`: something
+    /// is left, or `rows` is down. `of_key` is the row of the application's key.
+    pub(super) fn forget_prompt(
+        &mut self,
+        id: PromptId,
+        of_key: Option<Key>,
+        most: usize,
+        rows: &mut usize,
+    ) -> Result<bool> {
+        // A session of the same name that was made anew may use the key for another prompt.
+        if let Some(of_key) = of_key
+            && self.readable(self.txn.read::<PromptId>(&of_key))? == Some(id)
+        {
+            self.txn.remove(&of_key);
+        }
+        self.txn.remove(&Key::of(Table::Prompts).prompt(id));
+        for table in [Table::Contents, Table::Outcomes] {
+            // The prompt has one row in the table, which may be long.
+            if self.txn.remove_under(&Key::of(table).prompt(id), 2)?.is_none() {
+                return Ok(false);
+            }
+        }
+        for removed in [self.txn.remove_under(&of_prompt(id), most)?, self.forget_questions(id, most)?] {
+            *rows = rows.saturating_sub(removed.unwrap_or(ROWS));
+        }
+        Ok(*rows > 0)
+    }
+
+    /// The reason to refuse a new prompt of a name.
+    fn no_room(&self, accept: &Accept, name: Option<&NameRecord>) -> Result<Option<Refused>> {
+        if let Some(NameRecord { state: NameState::Quarantined { why, .. }, .. }) = name {
+            // The prompt would wait for a person, and expire before one comes.
+            return Ok(Some(Refused::Quarantined { why: why.clone() }));
+        }
+        if let Some(budget) = accept.budget
+            && self.spent(&accept.tenant, &budget)?
+        {
+            return Ok(Some(Refused::OverBudget));
+        }
         let queues = [
             ("for the session", name.map_or(0, |name| name.queued), accept.bounds.name),
             ("for the tenant", self.queued_of(&accept.tenant)?, accept.bounds.tenant),
@@ -259,7 +318,7 @@ impl Step<'_> {
             term: Term(0),
             state: NameState::Free,
             queued: 0,
-            ready: 0,
+            ripened: 0,
             listed: None,
             stuck: false,
             last_order: 0,
@@ -270,6 +329,16 @@ impl Step<'_> {
             quarantine: None,
         }
     }
+}
+
+/// The key of the row that leads to a prompt by the application's key.
+pub(super) fn key_of(name: &Name, key: &str) -> Key {
+    Key::of(Table::Keys).name(name).text(key)
+}
+
+/// The place of a prompt that waits in the list of expiries.
+fn expiry_key(prompt: &PromptRecord) -> Key {
+    Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id)
 }
 
 fn mismatch(known: &NameRecord, accept: &Accept) -> Option<Refused> {

@@ -1,7 +1,7 @@
 //! Questions of the fleet about what is there.
 
 use super::key::{Key, Table, name_at_start, number};
-use super::{FIRST_KEY, Result, Row, Step};
+use super::{FIRST_KEY, Part, Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, PromptRecord};
@@ -13,14 +13,9 @@ impl Step<'_> {
         self.name(&name)
     }
 
-    /// A prompt's record.
-    pub(crate) fn prompt_record(&self, id: PromptId) -> Result<Option<PromptRecord>> {
-        self.prompt(id)
-    }
-
     /// The records of prompts that are known and can be read.
     pub(crate) fn prompt_records(&self, prompts: Vec<PromptId>) -> Result<Vec<PromptRecord>> {
-        prompts.into_iter().filter_map(|id| self.readable(self.prompt(id)).transpose()).collect()
+        prompts.into_iter().filter_map(|id| self.readable(self.prompt_record(id)).transpose()).collect()
     }
 
     /// A page of names that can be read, in the order of their bytes.
@@ -40,7 +35,7 @@ impl Step<'_> {
 
     fn names_listed(&self, prefix: Key, page: Page) -> Result<Vec<NameRecord>> {
         let after = page.after.as_ref().map(|after| prefix.clone().name(after));
-        self.page(&prefix, after, page.length(), |step, key, _| {
+        self.page(&prefix, after, page.limit.min(Page::MOST), |step, key, _| {
             step.readable(name_at_start(key).and_then(|name| step.name(&name)))
         })
     }
@@ -55,36 +50,29 @@ impl Step<'_> {
         limit: usize,
         item: impl Fn(&Self, &[u8], &[u8]) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
-        let only_looked = self.txn.only_look(true);
-        let (mut last, mut items) = (after, Vec::new());
-        let mut wanted = limit;
-        while items.len() < limit {
-            let rows = match &last {
-                Some(last) => self.txn.after(prefix, last, wanted)?,
-                None => self.txn.under(prefix, wanted)?,
-            };
-            let Some((key, _)) = rows.last() else { break };
-            last = Some(prefix.clone().followed_by(key));
-            for (key, row) in &rows {
-                items.extend(item(self, key, row)?);
+        let (mut last, mut items, mut wanted) = (after, Vec::new(), limit);
+        self.looking(|step| {
+            while items.len() < limit {
+                let rows = match &last {
+                    Some(last) => step.txn.after(prefix, last, wanted),
+                    None => step.txn.under(prefix, wanted),
+                };
+                let Some((key, _)) = rows.last() else { break };
+                last = Some(prefix.clone().followed_by(key));
+                for (key, row) in &rows {
+                    items.extend(item(step, key, row)?);
+                }
+                // The attempt begins anew with each read, so few reads pass over many rows.
+                wanted = wanted.saturating_mul(2).clamp(64, Page::MOST);
             }
-            // The attempt begins anew with each read, so few reads pass over many rows.
-            wanted = wanted.saturating_mul(2).clamp(64, Page::MOST);
-        }
-        self.txn.only_look(only_looked);
-        items.truncate(limit);
-        Ok(items)
-    }
-
-    /// The first prompts that wait for a name and can be read, in their order.
-    pub(crate) fn queue(&self, name: Name, limit: usize) -> Result<Vec<PromptRecord>> {
-        let rows = self.queue_rows(&name, limit)?;
-        rows.into_iter().filter_map(|row| self.readable(self.listed(&row.prompt)).transpose()).collect()
+            items.truncate(limit);
+            Ok(items)
+        })
     }
 
     /// The earliest moment after `after` for which a prompt waits.
     pub(crate) fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>> {
-        let rows = self.txn.after(&Key::of(Table::Due), &Key::of(Table::Due).time(after), 1)?;
+        let rows = self.txn.after(&Key::of(Table::Due), &Key::of(Table::Due).time(after), 1);
         rows.first().map(|(key, _)| time(key)).transpose()
     }
 
@@ -92,7 +80,7 @@ impl Step<'_> {
     pub(crate) fn next_expiry(&self) -> Result<Option<Timestamp>> {
         let mut next = None;
         for table in [Table::Expiries, Table::Deadlines] {
-            let rows = self.txn.under(&Key::of(table), 1)?;
+            let rows = self.txn.under(&Key::of(table), 1);
             let first = rows.first().map(|(key, _)| time(key)).transpose()?;
             next = [next, first].into_iter().flatten().min();
         }
@@ -101,17 +89,18 @@ impl Step<'_> {
 
     /// Names whose deletion has begun and not ended.
     pub(crate) fn deleting(&self, limit: usize) -> Result<Vec<Name>> {
-        let rows = self.txn.under(&Key::of(Table::Deleting), limit)?;
+        let rows = self.txn.under(&Key::of(Table::Deleting), limit);
         rows.into_iter().map(|(key, _)| name_at_start(&key)).collect()
     }
 
     /// Writes the rows of an export, if there are none.
     pub(crate) fn fill(&mut self, rows: &[Row]) -> Result<()> {
-        if !self.txn.scan(FIRST_KEY, &[u8::MAX], 1)?.is_empty() {
+        if !self.txn.scan(Part::Values, FIRST_KEY, &[u8::MAX], 1).is_empty() {
             let message = "the fleet's file is not empty: import into a new file; nothing was imported";
             return Err(BackendError::new(BackendErrorKind::Damaged, message));
         }
-        rows.iter().try_for_each(|(key, value)| self.txn.put(key, value))
+        rows.iter().for_each(|(key, value)| self.txn.put(key, value));
+        Ok(())
     }
 }
 

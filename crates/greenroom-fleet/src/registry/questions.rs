@@ -15,7 +15,7 @@ impl Step<'_> {
     /// Keeps a question. `Done(None)`: the turn does not run any more.
     pub(crate) fn ask(&mut self, ask: Ask) -> Result<Owned<Option<QuestionRecord>>> {
         self.txn.want(&Key::of(Table::Questions).question(ask.question));
-        self.want_prompt(ask.prompt);
+        self.txn.want(&Key::of(Table::Prompts).prompt(ask.prompt));
         let Some(name) = self.owned(&ask.owner)? else { return Ok(Owned::Fenced) };
         if let Some(known) = self.question(ask.question)? {
             let same = known.name == name.name && known.prompt == ask.prompt;
@@ -27,11 +27,11 @@ impl Step<'_> {
         if name.running != Some(ask.prompt) {
             return Ok(Owned::Done(None));
         }
-        if self.txn.under(&Key::of(Table::QuestionsOfPrompt).prompt(ask.prompt), BATCH)?.len() == BATCH {
+        if self.txn.under(&Key::of(Table::QuestionsOfPrompt).prompt(ask.prompt), BATCH).len() == BATCH {
             let message = format!("the turn has {BATCH} open questions: ask again when some are decided");
             return Err(BackendError::new(BackendErrorKind::Invalid, message));
         }
-        let prompt = self.prompt(ask.prompt)?;
+        let prompt = self.prompt_record(ask.prompt)?;
         let mut prompt = prompt.ok_or_else(|| BackendError::missing("prompt", ask.prompt))?;
         // The end of the turn reads this record, so it finds the question.
         prompt.asked = prompt.asked.saturating_add(1);
@@ -48,8 +48,7 @@ impl Step<'_> {
             decision: None,
         };
         self.put_question(&question)?;
-        self.txn.mark(&Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id))?;
-        self.txn.mark(&Key::of(Table::Deadlines).time(question.deadline).question(question.id))?;
+        open_places(&question).iter().for_each(|place| self.txn.mark(place));
         self.told.changes.push(Change::Asked(question.id));
         let (name, tenant) = (question.name.clone(), question.tenant.clone());
         self.made(FleetEvent::Asked { name, tenant, prompt: question.prompt, question: question.id });
@@ -75,16 +74,12 @@ impl Step<'_> {
 
     /// Decides open questions whose deadline has passed. Answers with the questions.
     pub(crate) fn expire_questions(&mut self, limit: usize) -> Result<Vec<QuestionRecord>> {
-        let due =
-            self.txn.up_to(&Key::of(Table::Deadlines), &Key::of(Table::Deadlines).time(self.now), limit)?;
         let mut expired = Vec::new();
-        for (key, _) in due {
-            let id = QuestionId(last_id(&key)?);
-            let Some(question) = self.readable(self.question(id))? else {
-                self.txn.delete(&[Key::of(Table::Deadlines).bytes(), &key].concat())?;
-                continue;
-            };
-            expired.push(self.decide(question, Decision::Expired { at: self.now })?);
+        for (key, _) in self.passed(Table::Deadlines, limit) {
+            match self.readable(self.question(QuestionId(last_id(&key)?)))? {
+                Some(question) => expired.push(self.decide(question, Decision::Expired { at: self.now })?),
+                None => self.txn.delete(&key),
+            }
         }
         Ok(expired)
     }
@@ -96,7 +91,7 @@ impl Step<'_> {
     /// Open questions, the one with the nearest deadline first.
     pub(crate) fn open_questions(&self, limit: usize) -> Result<Vec<QuestionRecord>> {
         let mut open = Vec::new();
-        for (key, _) in self.txn.under(&Key::of(Table::Deadlines), limit)? {
+        for (key, _) in self.txn.under(&Key::of(Table::Deadlines), limit) {
             open.extend(self.readable(self.question(QuestionId(last_id(&key)?)))?);
         }
         Ok(open)
@@ -105,15 +100,15 @@ impl Step<'_> {
     /// Removes the open questions of a turn that ended.
     pub(super) fn end_questions(&mut self, prompt: PromptId) -> Result<()> {
         let prefix = Key::of(Table::QuestionsOfPrompt).prompt(prompt);
-        for (key, _) in self.txn.under(&prefix, BATCH)? {
+        for (key, _) in self.txn.under(&prefix, BATCH) {
             let id = QuestionId(last_id(&key)?);
             // A question that cannot be read keeps no turn from its end.
             if let Some(question) = self.readable(self.question(id))? {
-                self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(id))?;
+                self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(id));
                 self.decided(question);
             }
-            self.txn.remove(&Key::of(Table::Questions).question(id))?;
-            self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(prompt).question(id))?;
+            self.txn.remove(&Key::of(Table::Questions).question(id));
+            self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(prompt).question(id));
             self.told.changes.push(Change::Decided(id));
         }
         Ok(())
@@ -122,8 +117,8 @@ impl Step<'_> {
     /// Removes the first `limit` decided questions of a turn. Answers with their number. `None`: there may be more.
     pub(super) fn forget_questions(&mut self, prompt: PromptId, limit: usize) -> Result<Option<usize>> {
         let prefix = Key::of(Table::DecidedOfPrompt).prompt(prompt);
-        for (key, _) in self.txn.under(&prefix, limit)? {
-            self.txn.remove(&Key::of(Table::Questions).question(QuestionId(last_id(&key)?)))?;
+        for (key, _) in self.txn.under(&prefix, limit) {
+            self.txn.remove(&Key::of(Table::Questions).question(QuestionId(last_id(&key)?)));
         }
         self.txn.remove_under(&prefix, limit)
     }
@@ -131,9 +126,8 @@ impl Step<'_> {
     fn decide(&mut self, mut question: QuestionRecord, decision: Decision) -> Result<QuestionRecord> {
         question.decision = Some(decision);
         self.put_question(&question)?;
-        self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(question.id))?;
-        self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id))?;
-        self.txn.mark(&Key::of(Table::DecidedOfPrompt).prompt(question.prompt).question(question.id))?;
+        open_places(&question).iter().for_each(|place| self.txn.remove(place));
+        self.txn.mark(&Key::of(Table::DecidedOfPrompt).prompt(question.prompt).question(question.id));
         self.told.changes.push(Change::Decided(question.id));
         self.decided(question.clone());
         Ok(question)
@@ -147,4 +141,12 @@ impl Step<'_> {
     fn put_question(&mut self, question: &QuestionRecord) -> Result<()> {
         self.txn.write(&Key::of(Table::Questions).question(question.id), question)
     }
+}
+
+/// The places of an open question in the list of its turn and in that of deadlines.
+fn open_places(question: &QuestionRecord) -> [Key; 2] {
+    [
+        Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id),
+        Key::of(Table::Deadlines).time(question.deadline).question(question.id),
+    ]
 }

@@ -16,7 +16,7 @@ impl Step<'_> {
 
     /// Prompts that wait in the whole fleet.
     pub(crate) fn queued(&self) -> Result<u32> {
-        self.txn.count(&all_queued()).map(at_most)
+        self.txn.count(&Key::of(Table::Queued)).map(at_most)
     }
 
     /// Prompts of a tenant that wait.
@@ -26,7 +26,7 @@ impl Step<'_> {
 
     pub(super) fn count_queued(&mut self, tenant: &str, by: i64) {
         self.txn.add(&Key::of(Table::QueuedOf).text(tenant), by);
-        self.txn.add(&all_queued(), by);
+        self.txn.add(&Key::of(Table::Queued), by);
     }
 
     /// Whether the tenant has spent so much in the period that no turn can begin in it. What is reserved for running turns may
@@ -37,26 +37,22 @@ impl Step<'_> {
         Ok(budget.budget.saturating_sub(spent) < budget.amount.max(1))
     }
 
-    /// Reserves money for a turn. The money that is left, if that is too little.
-    pub(super) fn reserve(&mut self, prompt: &mut PromptRecord, reserve: Reserve) -> Result<Option<u64>> {
-        let tenant = &prompt.tenant;
-        let mut period = self.period(tenant)?;
-        let (mut of_period, mut set_aside) =
-            (self.txn.exact_count(&spent(tenant))?, self.txn.exact_count(&reserved(tenant))?);
+    /// Reserves money for a turn. `false`: too little is left.
+    pub(super) fn reserve(&mut self, prompt: &mut PromptRecord, reserve: Reserve) -> Result<bool> {
+        let (mut period, mut sums) = self.expect_account(&prompt.tenant)?;
         let begins = !is_current(period, &reserve, self.now);
         if begins {
-            (period, of_period, set_aside) = (reserve.period, 0, 0);
+            (period, sums) = (reserve.period, 0);
         }
-        let left = reserve.budget.saturating_sub(of_period).saturating_sub(set_aside);
-        if left < reserve.amount.max(1) {
-            return Ok(Some(left));
+        if reserve.budget.saturating_sub(sums) < reserve.amount.max(1) {
+            return Ok(false);
         }
         if begins {
             self.set_account(&prompt.tenant, period, 0)?;
         }
-        self.txn.add(&reserved(tenant), signed(reserve.amount));
+        self.txn.add(&reserved(&prompt.tenant), signed(reserve.amount));
         (prompt.reserved, prompt.period) = (reserve.amount, period);
-        Ok(None)
+        Ok(true)
     }
 
     /// Replaces the reservation of a turn by its cost. The cost of a turn that outlasted its period counts for the new period.
@@ -79,11 +75,11 @@ impl Step<'_> {
 
     pub(super) fn set_account(&mut self, tenant: &str, period: Timestamp, money: u64) -> Result<()> {
         match period == Timestamp::default() {
-            true => self.txn.remove(&Key::of(Table::Tenants).text(tenant))?,
+            true => self.txn.remove(&Key::of(Table::Tenants).text(tenant)),
             false => self.txn.write(&Key::of(Table::Tenants).text(tenant), &period)?,
         }
-        self.txn.remove(&reserved(tenant))?;
-        self.txn.remove(&spent(tenant))?;
+        self.txn.remove(&reserved(tenant));
+        self.txn.remove(&spent(tenant));
         self.txn.add(&spent(tenant), signed(money));
         Ok(())
     }
@@ -98,10 +94,6 @@ impl Step<'_> {
 /// period of the future is left by a clock that was wrong.
 pub(crate) fn is_current(period: Timestamp, reserve: &Reserve, now: Timestamp) -> bool {
     reserve.period <= period && period <= now
-}
-
-fn all_queued() -> Key {
-    Key::of(Table::Meta).text("queued")
 }
 
 fn spent(tenant: &str) -> Key {

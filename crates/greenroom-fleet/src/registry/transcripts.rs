@@ -31,15 +31,14 @@ struct TranscriptRow {
     /// The number of the last entry.
     last: u64,
     modified: Timestamp,
-    /// The last append, and its last part.
+    /// The last append.
     attempt: AttemptId,
-    part: u32,
 }
 
 impl Step<'_> {
     /// Appends entries, if the owner is its name's owner still.
     pub(crate) fn append_entries(&mut self, append: AppendEntries) -> Result<Owned<()>> {
-        let AppendEntries { owner, attempt, part, transcript, key, entries } = append;
+        let AppendEntries { owner, attempt, key, entries } = append;
         let place = place(&key);
         self.txn.want(&place);
         if let Some(owner) = &owner {
@@ -50,24 +49,25 @@ impl Step<'_> {
             }
         }
         let known: Option<TranscriptRow> = self.txn.read(&place)?;
-        if known.as_ref().is_some_and(|known| known.attempt == attempt && known.part >= part) {
+        if known.as_ref().is_some_and(|known| known.attempt == attempt) {
             return Ok(Owned::Done(()));
         }
-        let (id, mut last) = known.map_or((transcript, 0), |known| (known.id, known.last));
+        // A new transcript has the id of its first append.
+        let (id, mut last) = known.map_or((attempt.0, 0), |known| (known.id, known.last));
         let mut new = Vec::new();
         for entry in &entries {
             if let Some(uuid) = entry.uuid() {
                 let uuid = Key::of(Table::EntryIds).id(id).text(uuid);
-                if self.txn.get(uuid.bytes())?.is_some() {
+                if self.txn.get(uuid.bytes()).is_some() {
                     continue;
                 }
-                self.txn.mark(&uuid)?;
+                self.txn.mark(&uuid);
             }
             new.push(entry.raw().get());
         }
-        self.keep_texts(&Key::of(Table::Entries).id(id), last + 1, &new)?;
+        self.keep_texts(&Key::of(Table::Entries).id(id), last + 1, &new);
         last += new.len() as u64;
-        self.txn.write(&place, &TranscriptRow { id, last, modified: self.now, attempt, part })?;
+        self.txn.write(&place, &TranscriptRow { id, last, modified: self.now, attempt })?;
         Ok(Owned::Done(()))
     }
 
@@ -96,22 +96,22 @@ impl Step<'_> {
     /// Removes transcripts with their entries. `false`: some are left, so call it again. A call does a bounded amount of work.
     pub(crate) fn delete_transcripts(&mut self, of: TranscriptsOf) -> Result<bool> {
         let prefix = beginning(Table::Transcripts, &of);
-        let seen = self.txn.under(&prefix, TRANSCRIPTS)?;
+        let seen = self.txn.under(&prefix, TRANSCRIPTS);
         for (rest, _) in &seen {
             let place = prefix.clone().followed_by(rest);
             // Read by itself: the commit expects that nobody has appended since. The entries of a transcript that cannot be read are
             // out of reach.
             if let Some(row) = self.readable(self.txn.read::<TranscriptRow>(&place))? {
                 let removed = beginning(Table::RemovedTranscripts, &of).followed_by(rest).id(row.id);
-                self.txn.mark(&removed)?;
+                self.txn.mark(&removed);
             }
-            self.txn.remove(&place)?;
+            self.txn.remove(&place);
         }
         if !seen.is_empty() {
             return Ok(false);
         }
         let prefix = beginning(Table::RemovedTranscripts, &of);
-        let removed = self.txn.under(&prefix, TRANSCRIPTS)?;
+        let removed = self.txn.under(&prefix, TRANSCRIPTS);
         for (rest, _) in &removed {
             let id = last_id(rest)?;
             for table in [Table::Entries, Table::EntryIds] {
@@ -119,7 +119,7 @@ impl Step<'_> {
                     return Ok(false);
                 }
             }
-            self.txn.remove(&prefix.clone().followed_by(rest))?;
+            self.txn.remove(&prefix.clone().followed_by(rest));
         }
         Ok(removed.len() < TRANSCRIPTS)
     }

@@ -4,67 +4,59 @@ use serde_json::Value;
 
 use super::key::{Key, Table};
 use super::messages::of_prompt;
+use super::prompts::EXPIRED;
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
-use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Unsent};
-use crate::request::{Append, Begin, Begun, Change, Finish, Owned};
-
-pub(super) const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
+use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState};
+use crate::request::{Append, Begin, Change, Finish, Owned};
 
 impl Step<'_> {
-    pub(crate) fn begin(&mut self, begin: Begin) -> Result<Owned<Begun>> {
-        self.want_prompt(begin.prompt);
+    pub(crate) fn begin(&mut self, begin: Begin) -> Result<Owned<Option<Value>>> {
+        self.txn.want(&Key::of(Table::Prompts).prompt(begin.prompt));
         self.txn.want(&Key::of(Table::Contents).prompt(begin.prompt));
-        self.want_place(&begin.owner.name, 1)?;
+        self.want_place(&begin.owner.name, 1);
         let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
-        let Some(mut prompt) = self.prompt(begin.prompt)?.filter(|prompt| prompt.name == name.name) else {
-            return Ok(Owned::Done(Begun::Gone));
+        let Some(mut prompt) = self.prompt_record(begin.prompt)?.filter(|prompt| prompt.name == name.name)
+        else {
+            return Ok(Owned::Done(None));
         };
         match prompt.state {
             PromptState::Queued => {}
             PromptState::Begun { term, attempt, .. } if term == name.term && attempt == begin.attempt => {
-                return Ok(Owned::Done(Begun::Send(self.to_send(&prompt)?)));
+                return Ok(Owned::Done(Some(self.to_send(&prompt)?)));
             }
-            _ if self.outcome(prompt.id)? == Some(EXPIRED) => return Ok(Owned::Done(Begun::Expired)),
-            _ => return Ok(Owned::Done(Begun::NotQueued(prompt))),
+            _ => return Ok(Owned::Done(None)),
         }
         // A continuation waits for nothing: its prompt was due, and began in time.
-        if prompt.begins == 0 {
-            if self.now >= prompt.expires_at {
-                self.end_waiting(prompt, &EXPIRED)?;
-                return Ok(Owned::Done(Begun::Expired));
-            }
-            if !prompt.is_due(self.now) {
-                return Ok(Owned::Done(Begun::NotDue(prompt.due_at)));
-            }
+        if prompt.begins == 0 && self.now >= prompt.expires_at {
+            self.end_waiting(prompt, &EXPIRED)?;
+            return Ok(Owned::Done(None));
         }
-        if let Some(first) = name.continues.filter(|first| *first != prompt.id) {
-            return Ok(Owned::Done(Begun::NotItsTurn(first)));
-        }
-        if let Some(running) = name.running {
-            return Ok(Owned::Done(Begun::Busy(running)));
+        let is_first = name.continues.is_none_or(|first| first == prompt.id);
+        if !prompt.is_due(self.now) || !is_first || name.running.is_some() {
+            return Ok(Owned::Done(None));
         }
         if let Some(reserve) = begin.reserve
-            && let Some(left) = self.reserve(&mut prompt, reserve)?
+            && !self.reserve(&mut prompt, reserve)?
         {
-            return Ok(Owned::Done(Begun::OverBudget { left }));
+            return Ok(Owned::Done(None));
         }
-        self.dequeue(&mut name, &prompt)?;
+        self.dequeue(&mut name, &prompt);
         prompt.begins += 1;
         prompt.state = PromptState::Begun { term: name.term, attempt: begin.attempt, at: self.now };
         name.running = Some(prompt.id);
         self.put_prompt(&prompt)?;
         self.put_name(&mut name)?;
-        Ok(Owned::Done(Begun::Send(self.to_send(&prompt)?)))
+        Ok(Owned::Done(Some(self.to_send(&prompt)?)))
     }
 
     /// Keeps messages of a running turn.
     pub(crate) fn append(&mut self, append: Append) -> Result<Owned<Option<u64>>> {
-        self.want_prompt(append.prompt);
+        self.txn.want(&Key::of(Table::Prompts).prompt(append.prompt));
         let Some(name) = self.owned(&append.owner)? else { return Ok(Owned::Fenced) };
-        let running = self.prompt(append.prompt)?.filter(|prompt| name.running == Some(prompt.id));
+        let running = self.prompt_record(append.prompt)?.filter(|prompt| name.running == Some(prompt.id));
         let Some(mut prompt) = running.filter(|prompt| append.first_seq <= prompt.last_seq + 1) else {
             return Ok(Owned::Done(None));
         };
@@ -82,7 +74,7 @@ impl Step<'_> {
             prompt.kept_bytes = bytes;
             kept.push(json.as_str());
         }
-        self.keep_texts(&of_prompt(prompt.id), known + 1, &kept)?;
+        self.keep_texts(&of_prompt(prompt.id), known + 1, &kept);
         if prompt.last_seq > known {
             self.put_prompt(&prompt)?;
             self.told.changes.push(Change::Messages(prompt.id));
@@ -91,16 +83,17 @@ impl Step<'_> {
     }
 
     pub(crate) fn finish(&mut self, finish: Finish) -> Result<Owned<bool>> {
-        self.want_prompt(finish.prompt);
-        self.want_place(&finish.owner.name, 0)?;
-        self.txn.want_under(&Key::of(Table::QuestionsOfPrompt).prompt(finish.prompt), BATCH)?;
+        self.txn.want(&Key::of(Table::Prompts).prompt(finish.prompt));
+        self.want_place(&finish.owner.name, 0);
+        self.txn.want_under(&Key::of(Table::QuestionsOfPrompt).prompt(finish.prompt), BATCH);
         // An owner that lost its name since may have finished before.
         let Some(mut name) = self.owned(&finish.owner)? else {
             let before = self.finished_before(&finish)?;
             return Ok(if before { Owned::Done(true) } else { Owned::Fenced });
         };
         let by_this = |state: &PromptState| matches!(state, PromptState::Begun { term, attempt, .. } if *term == name.term && *attempt == finish.attempt);
-        let Some(mut prompt) = self.prompt(finish.prompt)?.filter(|prompt| by_this(&prompt.state)) else {
+        let Some(mut prompt) = self.prompt_record(finish.prompt)?.filter(|prompt| by_this(&prompt.state))
+        else {
             return Ok(Owned::Done(self.finished_before(&finish)?));
         };
         name.running = None;
@@ -128,7 +121,7 @@ impl Step<'_> {
 
     /// True for a repeated finish: this attempt has given the prompt this outcome.
     fn finished_before(&self, finish: &Finish) -> Result<bool> {
-        let Some(prompt) = self.prompt(finish.prompt)? else { return Ok(false) };
+        let Some(prompt) = self.prompt_record(finish.prompt)? else { return Ok(false) };
         let ended =
             matches!(prompt.state, PromptState::Ended { attempt, .. } if attempt == Some(finish.attempt));
         Ok(ended && self.outcome(finish.prompt)? == Some(as_stored(&finish.outcome)?))
@@ -137,15 +130,11 @@ impl Step<'_> {
     /// The prompt, or its continuation if a lost owner had begun it.
     fn to_send(&self, prompt: &PromptRecord) -> Result<Value> {
         // It never changes, and may be long.
-        self.txn.only_look(true);
-        let content = self.content(prompt.id)?;
-        self.txn.only_look(false);
-        let content = content.ok_or_else(|| BackendError::missing("content of prompt", prompt.id))?;
-        match prompt.begins {
-            0 | 1 => Ok(content.prompt),
-            _ => {
-                content.continuation.ok_or_else(|| BackendError::missing("continuation of prompt", prompt.id))
-            }
-        }
+        let content = self.looking(|step| step.content(prompt.id))?;
+        let to_send = content.and_then(|content| match prompt.begins {
+            0 | 1 => Some(content.prompt),
+            _ => content.continuation,
+        });
+        to_send.ok_or_else(|| BackendError::missing("content of prompt", prompt.id))
     }
 }

@@ -25,14 +25,6 @@ const MANY_ROWS: usize = 1024;
 /// Rows of tenants that a page leaves out, after which the page ends.
 const LEFT_OUT: usize = 4096;
 
-/// A name in the list.
-struct Placed {
-    tenant: String,
-    name: Name,
-    /// Its key without the table's byte.
-    place: Vec<u8>,
-}
-
 impl Step<'_> {
     /// A page of names that a node can run now, with their first prompts.
     pub(crate) fn waiting(&mut self, page: WaitingPage) -> Result<WaitingNames> {
@@ -40,10 +32,8 @@ impl Step<'_> {
         // The commit that makes reminders ready happens also if rows of the page have changed.
         self.txn.only_look(true);
         let host = self.node_row(page.node)?.map(|node| node.host);
-        let mut listed = match &page.of {
-            Some(names) => Some(self.places_of(names, page.after.as_ref())?),
-            None => None,
-        };
+        let listed = page.of.as_ref().map(|names| self.places_of(names, page.after.as_ref()));
+        let mut listed = listed.transpose()?;
         let (mut left, mut after) = (page.limit.min(Page::MOST), page.after.clone());
         let (mut prompts, mut other_profile) = (Vec::new(), None);
         let without: BTreeSet<&str> = page.without.iter().map(String::as_str).collect();
@@ -51,16 +41,17 @@ impl Step<'_> {
         while left > 0 && left_out < LEFT_OUT {
             let rows = match &mut listed {
                 Some(listed) => listed.drain(..listed.len().min(left)).collect(),
-                None => self.places_after(after.as_ref(), at_once)?,
+                None => self.places_after(after.as_ref(), at_once),
             };
             if rows.is_empty() {
                 return Ok(WaitingNames { prompts, other_profile, next: None });
             }
             let before = left;
-            for Placed { tenant, name, place } in rows {
+            for place in rows {
                 if left == 0 {
                     break;
                 }
+                let (tenant, name) = placed(&place)?;
                 if without.contains(tenant.as_str()) {
                     left_out += 1;
                     // The next read begins behind all names of the tenant.
@@ -85,17 +76,17 @@ impl Step<'_> {
     }
 
     /// The first `limit` names in the list after a place.
-    fn places_after(&self, after: Option<&WaitingCursor>, limit: usize) -> Result<Vec<Placed>> {
+    fn places_after(&self, after: Option<&WaitingCursor>, limit: usize) -> Vec<Vec<u8>> {
         let all = Key::of(Table::Waiting);
         let rows = match after {
-            Some(WaitingCursor(after)) => self.txn.after(&all, &all.clone().followed_by(after), limit)?,
-            None => self.txn.under(&all, limit)?,
+            Some(WaitingCursor(after)) => self.txn.after(&all, &all.clone().followed_by(after), limit),
+            None => self.txn.under(&all, limit),
         };
-        rows.into_iter().map(|(place, _)| placed(place)).collect()
+        rows.into_iter().map(|(place, _)| place).collect()
     }
 
     /// Names that are in the list after a place, in its order; others are passed over.
-    fn places_of(&self, names: &[Name], after: Option<&WaitingCursor>) -> Result<Vec<Placed>> {
+    fn places_of(&self, names: &[Name], after: Option<&WaitingCursor>) -> Result<Vec<Vec<u8>>> {
         let mut places = BTreeSet::new();
         for name in names.iter().take(Page::MOST) {
             let Some(record) = self.readable(self.name(name))? else { continue };
@@ -104,7 +95,7 @@ impl Step<'_> {
         if let Some(WaitingCursor(after)) = after {
             places.retain(|place| place > after && !place.starts_with(after));
         }
-        places.into_iter().map(placed).collect()
+        Ok(places.into_iter().collect())
     }
 
     /// True unless another living node owns the name, or its files are on another host.
@@ -119,13 +110,19 @@ impl Step<'_> {
     }
 
     /// The first prompt of a name that may begin now.
+    pub(crate) fn next_prompt(&self, name: Name) -> Result<Option<PromptRecord>> {
+        self.txn.want_under(&Key::of(Table::Queue).name(&name), 1);
+        let record = self.name(&name)?;
+        record.map_or(Ok(None), |record| self.first_ready(&record))
+    }
+
     fn first_ready(&self, record: &NameRecord) -> Result<Option<PromptRecord>> {
         if let Some(first) = record.continues {
-            return self.readable(self.prompt(first));
+            return self.readable(self.prompt_record(first));
         }
         // Most often it is the first one.
         for limit in [1, BATCH] {
-            for (_, id) in self.txn.under(&Key::of(Table::Queue).name(&record.name), limit)? {
+            for (_, id) in self.txn.under(&Key::of(Table::Queue).name(&record.name), limit) {
                 let prompt = self.readable(self.listed(&id))?;
                 let may_begin = |prompt: &PromptRecord| {
                     prompt.state == PromptState::Queued
@@ -146,8 +143,8 @@ impl Step<'_> {
     /// Makes reminders ready whose moment has come.
     fn ripen(&mut self) -> Result<()> {
         let mut names = BTreeMap::new();
-        for (key, id) in self.txn.up_to(&Key::of(Table::Due), &Key::of(Table::Due).time(self.now), RIPE)? {
-            self.txn.delete(&[Key::of(Table::Due).bytes(), &key].concat())?;
+        for (key, id) in self.passed(Table::Due, RIPE) {
+            self.txn.delete(&key);
             // A prompt that cannot be read does not begin.
             let Some(prompt) = self.readable(self.listed(&id))? else { continue };
             // The page may list other names, and nobody looks for this moment again.
@@ -157,47 +154,39 @@ impl Step<'_> {
                 prompts.push(prompt);
             } else {
                 // It has expired while its name could not be read.
-                self.txn.remove(&reminder_key(&prompt))?;
+                self.txn.remove(&reminder_key(&prompt));
             }
         }
         for (name, prompts) in names {
             let Some(mut record) = self.readable(self.name(&name))? else { continue };
             for prompt in prompts {
-                self.txn.remove(&reminder_key(&prompt))?;
-                self.make_ready(&mut record, &prompt)?;
+                record.ripened += 1;
+                self.txn.remove(&reminder_key(&prompt));
+                self.txn.write(&queue_key(&prompt), &prompt.id)?;
             }
             self.put_name(&mut record)?;
         }
         Ok(())
     }
 
-    /// Puts a prompt among those of its name that may begin. The caller writes the name's record.
-    pub(super) fn make_ready(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
-        name.ready += 1;
-        self.txn.write(&queue_key(prompt), &prompt.id)
-    }
-
     /// Names the rows that decide on the place of a name in the list, for a request that takes `removed` of its prompts from its queue.
     /// This saves a read.
-    pub(super) fn want_place(&self, name: &Name, removed: usize) -> Result<()> {
-        self.txn.want_under(&Key::of(Table::Queue).name(name), 1 + removed)
+    pub(super) fn want_place(&self, name: &Name, removed: usize) {
+        self.txn.want_under(&Key::of(Table::Queue).name(name), 1 + removed);
     }
 
     /// Enters a name in the list of names that can run, moves it, or removes it. The caller writes the name's record.
     pub(super) fn list_waiting(&mut self, record: &mut NameRecord) -> Result<()> {
         let can_run =
             matches!(record.state, NameState::Free | NameState::Owned { .. }) && record.running.is_none();
-        let first = match can_run {
-            true => self.txn.under(&Key::of(Table::Queue).name(&record.name), 1)?,
-            false => Vec::new(),
-        };
+        let first = self.txn.under(&Key::of(Table::Queue).name(&record.name), usize::from(can_run));
         let first = first.first().map(|(key, _)| number(key)).transpose()?;
         let listed = std::mem::replace(&mut record.listed, first);
-        if listed == first {
-            return Ok(());
+        if listed != first {
+            listed.iter().for_each(|order| self.txn.remove(&place_of(record, *order)));
+            first.iter().for_each(|order| self.txn.mark(&place_of(record, *order)));
         }
-        listed.map_or(Ok(()), |order| self.txn.remove(&place_of(record, order)))?;
-        first.map_or(Ok(()), |order| self.txn.mark(&place_of(record, order)))
+        Ok(())
     }
 }
 
@@ -206,10 +195,10 @@ fn place_of(name: &NameRecord, order: u64) -> Key {
     Key::of(Table::Waiting).text(&name.tenant).number(order).name(&name.name)
 }
 
-fn placed(place: Vec<u8>) -> Result<Placed> {
-    let (tenant, rest) = text_and_rest(&place)?;
-    let name = name_at_start(rest.get(8..).unwrap_or_default())?;
-    Ok(Placed { tenant, name, place })
+/// The tenant and the name of a place.
+fn placed(place: &[u8]) -> Result<(String, Name)> {
+    let (tenant, rest) = text_and_rest(place)?;
+    Ok((tenant, name_at_start(rest.get(8..).unwrap_or_default())?))
 }
 
 /// The place of a prompt that waits for its moment, if it does. A prompt without a moment of its own is ready whatever the clock

@@ -7,7 +7,6 @@
 
 mod names;
 mod prompts;
-mod questions;
 mod transcripts;
 mod turns;
 
@@ -17,13 +16,12 @@ use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
 
 pub use crate::id::Ownership;
 pub use names::{
-    ActivationFailed, AfterFailure, Claim, Claimed, CommandPut, Departure, Join, Marked, TakeCommand,
-    WaitingCursor, WaitingNames, WaitingPage,
+    ActivationFailed, Claim, Claimed, CommandPut, Departure, Join, Marked, WaitingCursor, WaitingNames,
+    WaitingPage,
 };
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
-pub use questions::{Answered, Ask};
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
-pub use turns::{Append, Begin, Begun, Finish, Reserve};
+pub use turns::{Answered, Append, Ask, Begin, Finish, Reserve};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,8 +89,4 @@ pub struct Page {
 impl Page {
     /// The length of the longest page.
     pub const MOST: usize = 1024;
-
-    pub(crate) fn length(&self) -> usize {
-        self.limit.min(Self::MOST)
-    }
 }

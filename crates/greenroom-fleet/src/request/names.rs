@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Ownership;
-use crate::id::{AttemptId, CommandId, Name, NodeId};
+use crate::id::{AttemptId, Name, NodeId};
 use crate::record::{CommandRecord, NameRecord, PromptRecord};
 
 /// A request to own a name.
@@ -49,15 +49,6 @@ pub struct ActivationFailed {
     pub period: Duration,
     /// The number of failures in the period after which the name is quarantined.
     pub intensity: u32,
-}
-
-/// The answer to [`ActivationFailed`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterFailure {
-    /// The name is free, with this number of failures in the period.
-    Free(u32),
-    /// The name is quarantined.
-    Quarantined,
 }
 
 /// The answer to a request to quarantine or to delete a name.
@@ -110,17 +101,6 @@ pub enum CommandPut {
     Gone,
     /// The name has [`CommandRecord::NAME`] commands that have not ended, or the node has [`CommandRecord::NODE`].
     Full,
-}
-
-/// An owner's request to take a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TakeCommand {
-    /// The command.
-    pub command: CommandId,
-    /// The owner. Its term has to be that of the command.
-    pub owner: Ownership,
-    /// The id of this attempt.
-    pub attempt: AttemptId,
 }
 
 /// A page of names that can run.

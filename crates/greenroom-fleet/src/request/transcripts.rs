@@ -2,7 +2,6 @@
 
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::SessionKey;
-use uuid::Uuid;
 
 use super::Ownership;
 use crate::id::{AttemptId, Timestamp};
@@ -14,10 +13,6 @@ pub struct AppendEntries {
     pub owner: Option<Ownership>,
     /// The id of this append.
     pub attempt: AttemptId,
-    /// The number of this part of the append: 0, or one more than that of the part before.
-    pub part: u32,
-    /// The id of the transcript, if it is a new one.
-    pub transcript: Uuid,
     /// The key of the transcript.
     pub key: SessionKey,
     /// The entries. One with a uuid that the transcript has already is passed over.

@@ -1,10 +1,12 @@
-//! Requests about turns that run.
+//! Requests about turns that run, and about the questions that they ask people.
+
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::Ownership;
-use crate::id::{AttemptId, PromptId, Timestamp};
-use crate::record::{PromptOutcome, PromptRecord};
+use crate::id::{AttemptId, PromptId, QuestionId, Timestamp};
+use crate::record::{PromptOutcome, QuestionRecord};
 
 /// The start of a prompt, written down before its first byte is sent to a CLI.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,31 +30,6 @@ pub struct Reserve {
     pub budget: u64,
     /// The money to reserve for this turn, in micro-dollars.
     pub amount: u64,
-}
-
-/// The answer to [`Begin`].
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub enum Begun {
-    /// The prompt may be sent, now and never again.
-    Send(Value),
-    /// The prompt does not wait any more: it ended, or another attempt began with it.
-    NotQueued(PromptRecord),
-    /// The prompt waited for too long, and has ended as unsent.
-    Expired,
-    /// The prompt is a reminder, and may not begin before this moment.
-    NotDue(Timestamp),
-    /// Another prompt of the name was begun by a lost owner and goes on with its continuation first: begin that one.
-    NotItsTurn(PromptId),
-    /// Another prompt of the name runs.
-    Busy(PromptId),
-    /// The budget of the tenant has no room for the turn.
-    OverBudget {
-        /// Money left, in micro-dollars.
-        left: u64,
-    },
-    /// The prompt is not known.
-    Gone,
 }
 
 /// Messages of a running turn.
@@ -86,4 +63,31 @@ pub struct Finish {
     pub cost: u64,
     /// The reason to quarantine the name as soon as the owner gives it up or is lost. `None`: there is no new reason.
     pub quarantine: Option<String>,
+}
+
+/// A question to be asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The owner.
+    pub owner: Ownership,
+    /// The id, chosen by the caller.
+    pub question: QuestionId,
+    /// The turn in which it is asked. It has to be running.
+    pub prompt: PromptId,
+    /// The time until it counts as denied.
+    pub wait: Duration,
+    /// The question: its kind and its fields.
+    pub body: Value,
+}
+
+/// The answer to an answer.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Answered {
+    /// This answer decided the question, now or when it was given before.
+    Decided(QuestionRecord),
+    /// The question had been decided before, or its deadline has passed.
+    TooLate(QuestionRecord),
+    /// The question is not known, or ended undecided with its turn.
+    Gone,
 }

@@ -1,8 +1,7 @@
 //! Checks that a backend keeps its promises.
 
 mod at_once;
-mod commits;
-mod reads;
+mod one_by_one;
 mod stage;
 
 use std::panic::AssertUnwindSafe;
@@ -69,16 +68,16 @@ pub async fn backend_conformance(
         Stage { backend, other }
     };
     // Each promise has a store of its own.
-    let promises = [reads::PROMISES, commits::PROMISES, at_once::PROMISES].concat();
+    let promises = [one_by_one::PROMISES, at_once::PROMISES].concat();
     for (store, (promise, check)) in promises.iter().enumerate() {
         note(*promise, seen(check(&stage(store).await)).await);
     }
     let first = stage(promises.len()).await;
     if first.backend.is_exclusive() || first.backend.is_shared() {
-        let mut seen_first = seen(Box::pin(commits::leave_rows(&first))).await;
+        let mut seen_first = seen(Box::pin(one_by_one::leave_rows(&first))).await;
         drop(first);
         if seen_first.is_none() {
-            seen_first = seen(Box::pin(commits::find_rows(&stage(promises.len()).await))).await;
+            seen_first = seen(Box::pin(one_by_one::find_rows(&stage(promises.len()).await))).await;
         }
         note("what was committed is there when the store is opened again", seen_first);
     }

@@ -1,4 +1,4 @@
-//! A backend with faults: requests that fail, are refused, lose their reply, are slow, or hang.
+//! Faults: a backend with requests that fail, are refused, lose their reply, are slow, or hang; and actors that fail.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::backend::{Backend, Channels, Commit, Committed, Lane, METHODS, Reply, Rows, Wanted};
 use crate::error::{BackendError, BackendErrorKind};
-use crate::id::Timestamp;
+use crate::id::{Name, Timestamp};
 
 /// A backend that passes requests on to another one, with faults by a plan.
 ///
@@ -99,7 +99,6 @@ struct State {
     plan: Option<Plan>,
     /// Faults for the next requests of their methods.
     next: Vec<(&'static str, Fault)>,
-    off: bool,
     counts: BTreeMap<&'static str, u64>,
     total: u64,
 }
@@ -124,7 +123,8 @@ impl FaultedBackend {
 
     /// Decides each request that begins from now on, in place of the plan before. Counts go on.
     ///
-    /// The plan runs without a lock, at the first poll of a request's future. Use [`RandomFaults`] for faults by chance.
+    /// The plan runs without a lock, at the first poll of a request's future. For faults by chance, have it decide by a random number whose
+    /// seed is [`total`](FaultedRequest::total).
     pub fn plan(&self, plan: impl Fn(FaultedRequest) -> Fault + Send + Sync + 'static) {
         self.state().plan = Some(Arc::new(plan));
     }
@@ -138,14 +138,12 @@ impl FaultedBackend {
         self.state().next.push((known(method), fault));
     }
 
-    /// Lets all requests pass that begin from now on, until [`enable`](Self::enable). Requests that hang or are delayed stay so.
+    /// Lets all requests pass that begin from now on, until the next [`plan`](Self::plan): the plan and the faults for next requests are gone.
+    /// Requests that hang or are delayed stay so.
     pub fn disable(&self) {
-        self.state().off = true;
-    }
-
-    /// Lets the plan decide again.
-    pub fn enable(&self) {
-        self.state().off = false;
+        let mut state = self.state();
+        state.plan = None;
+        state.next.clear();
     }
 
     /// Lets all requests go on that hang now.
@@ -188,9 +186,6 @@ impl FaultedBackend {
         let count = state.counts.entry(method).or_default();
         *count += 1;
         let request = FaultedRequest { method, nth: *count, total: state.total };
-        if state.off {
-            return Fault::Pass;
-        }
         if let Some(at) = state.next.iter().position(|(next, _)| *next == method) {
             return state.next.remove(at).1;
         }
@@ -275,12 +270,7 @@ impl Backend for FaultedBackend {
 
 impl fmt::Debug for FaultedBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state();
-        f.debug_struct("FaultedBackend")
-            .field("total_requests", &state.total)
-            .field("enabled", &!state.off)
-            .field("hanging", &*self.shared.hanging.borrow())
-            .finish_non_exhaustive()
+        f.debug_struct("FaultedBackend").finish_non_exhaustive()
     }
 }
 
@@ -292,64 +282,14 @@ fn known(method: &str) -> &'static str {
         .unwrap_or_else(|| panic!("no request of a backend is named `{method}`"))
 }
 
-/// Faults by chance, the same ones for the same seed and the same order of requests.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use greenroom_fleet::backend::MemoryBackend;
-/// use greenroom_fleet::testkit::{Fault, FaultedBackend, RandomFaults};
-///
-/// let backend = FaultedBackend::new(MemoryBackend::with_clock(greenroom_fleet::Clock::system()));
-/// let faults = RandomFaults { delay: 0.2, delay_up_to: Duration::from_secs(3), ..RandomFaults::new(7) };
-/// // Reading what a turn has said is never disturbed.
-/// backend.plan(move |request| match request.method {
-///     "messages" => Fault::Pass,
-///     _ => faults.fault(request),
-/// });
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RandomFaults {
-    /// The seed.
-    pub seed: u64,
-    /// The share of requests that fail, from 0 to 1. Default: 0.05.
-    pub fail: f64,
-    /// The share of requests that lose their reply. Default: 0.05.
-    pub lose_reply: f64,
-    /// The share of requests that are delayed: half of them before they are carried out, half of them after that. Default: 0.1.
-    pub delay: f64,
-    /// The longest delay. Default: 100 ms.
-    pub delay_up_to: Duration,
-}
-
-impl RandomFaults {
-    /// The default shares.
-    pub fn new(seed: u64) -> Self {
-        Self { seed, fail: 0.05, lose_reply: 0.05, delay: 0.1, delay_up_to: Duration::from_millis(100) }
-    }
-
-    /// Decides a request by the seed and the number of requests so far.
-    pub fn fault(&self, request: FaultedRequest) -> Fault {
-        let of_request = fastrand::Rng::with_seed(request.total).u64(..);
-        let mut random = fastrand::Rng::with_seed(self.seed ^ of_request);
-        let mut at = random.f64();
-        let mut falls_into = |share: f64| {
-            at -= share;
-            at < 0.0
-        };
-        if falls_into(self.fail) {
-            return Fault::Fail;
-        }
-        if falls_into(self.lose_reply) {
-            return Fault::LoseReply;
-        }
-        let time = self.delay_up_to.mul_f64(random.f64());
-        if falls_into(self.delay / 2.0) {
-            return Fault::Delay(time);
-        }
-        if falls_into(self.delay / 2.0) {
-            return Fault::DelayReply(time);
-        }
-        Fault::Pass
-    }
+/// An actor of a fleet that is made to fail: see [`Fleet::inject`](crate::Fleet::inject).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FleetFault {
+    /// The actor that grants slots and turns.
+    Admission,
+    /// The actor of a name.
+    Name(Name),
+    /// The supervisor: the fleet ends.
+    Supervisor,
 }

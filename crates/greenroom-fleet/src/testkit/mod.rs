@@ -1,10 +1,8 @@
 //! Checks for backends of your own, and faults for tests of your service (feature `testkit`).
 
 mod conformance;
-mod fault;
 mod faults;
 
-pub use crate::backend::local::{DiskFault, SimulatedDisk};
+pub use crate::backend::local::SimulatedDisk;
 pub use conformance::{BackendViolation, backend_conformance};
-pub use fault::FleetFault;
-pub use faults::{Fault, FaultedBackend, FaultedRequest, RandomFaults};
+pub use faults::{Fault, FaultedBackend, FaultedRequest, FleetFault};

@@ -67,7 +67,7 @@ async fn a_name_that_somebody_has_to_look_at_is_listed_where_it_arrives() {
     Tenants::on(&from).await;
     let (here, there) = (Admin::new(from), Admin::new(to));
     let stuck = async |at: &Admin| {
-        let names = at.stuck(None, 10).await.unwrap().names;
+        let names = at.stuck(None, 10).await.unwrap();
         names.into_iter().map(|record| record.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!((stuck(&here).await, stuck(&there).await), (vec!["b".to_owned()], vec![]));

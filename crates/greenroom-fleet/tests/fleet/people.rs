@@ -9,7 +9,7 @@ use greenroom::{NoArgs, PermissionDecision, Session, SessionBuilder, ToolServer}
 use greenroom_fleet::backend::{Backend, MemoryBackend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{
-    ActivationContext, AnswerError, AttemptId, DecidedBy, Fleet, FleetBuilder, FleetEvent, FleetEvents,
+    ActivationContext, AnswerError, AttemptId, Decision, Fleet, FleetBuilder, FleetEvent, FleetEvents,
     FleetTurn, Name, PromptOutcome, QuestionAnswer, QuestionId, QuestionQuery,
 };
 use serde_json::json;
@@ -107,7 +107,7 @@ async fn a_call_that_a_person_allows_runs() {
     );
     assert_eq!(question.prompt, desk.turn.prompt_id());
     assert_eq!(question.deadline.since(question.asked_at), QUESTION);
-    let Inquiry::Permission { request } = &question.inquiry else { panic!("{question:?}") };
+    let Some(Inquiry::Permission { request }) = question.inquiry() else { panic!("{question:?}") };
     assert_eq!(request.tool_name, "mcp__shop__refund");
     assert!(desk.cli.tool_results().is_empty());
 
@@ -138,9 +138,7 @@ async fn of_many_answers_one_decides_and_the_others_learn_whose() {
     for (person, answered) in futures_util::future::join_all(answers).await.into_iter().enumerate() {
         match answered {
             Ok(()) => winners.push(person.to_string()),
-            Err(AnswerError::TooLate { by: DecidedBy::Answer { answer: Some(_), by, .. }, .. }) => {
-                told.extend(by)
-            }
+            Err(AnswerError::TooLate { decision, .. }) => told.extend(decision.answer().unwrap().by),
             Err(error) => panic!("{error}"),
         }
     }
@@ -162,7 +160,9 @@ async fn a_question_is_denied_at_its_deadline_and_the_turn_goes_on() {
         assert_eq!(desk.cli.tool_results(), ["error: no person has answered within 600s"]);
         assert_eq!(decided(&mut desk.events).await, desk.question);
         let late = desk.fleet.answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
-        let AnswerError::TooLate { by: DecidedBy::Deadline { .. }, .. } = late else { panic!("{late:?}") };
+        let AnswerError::TooLate { decision: Decision::Expired { .. }, .. } = late else {
+            panic!("{late:?}")
+        };
     }
 }
 
@@ -245,7 +245,7 @@ async fn an_answer_that_does_not_fit_leaves_the_question_open() {
     );
 
     let open = fleet.questions(QuestionQuery::new()).await.unwrap();
-    let Inquiry::Questions { questions } = &open[0].inquiry else { panic!("{open:?}") };
+    let Some(Inquiry::Questions { questions }) = open[0].inquiry() else { panic!("{open:?}") };
     assert_eq!((open.len(), &*questions[0].question), (1, "Which port?"));
     let answers = Answers::new().answer("Which port?", "8080");
     fleet.answer(question, InquiryAnswer::Answered(answers)).await.unwrap();
@@ -255,7 +255,7 @@ async fn an_answer_that_does_not_fit_leaves_the_question_open() {
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_answer_in_the_backend_denies_with_a_text() {
-    let completed = json!({ "person": { "answer": { "kind": "completed", "result": 1 } } });
+    let completed = json!({ "answer": { "kind": "completed", "result": 1 } });
     for (stored, result) in
         [(json!("yes"), "cannot be read"), (completed, "`completed` answers a `dialog` only")]
     {
@@ -389,7 +389,8 @@ async fn a_request_that_the_cli_takes_back_is_no_question_any_more() {
     assert_eq!(decided(&mut events).await, question);
     assert_eq!(fleet.questions(QuestionQuery::new()).await.unwrap(), []);
     let late = fleet.answer(question, InquiryAnswer::allow()).await.unwrap_err();
-    let AnswerError::TooLate { by: DecidedBy::Session { .. }, .. } = late else { panic!("{late:?}") };
+    assert!(matches!(late, AnswerError::TooLate { .. }), "{late:?}");
+    assert!(late.to_string().ends_with("by the session, which took it back"), "{late}");
 
     end.finish_turn(&prompt, "Done.");
     assert_eq!(within(SOON, turn.outcome()).await.unwrap().text(), Some("Done."));

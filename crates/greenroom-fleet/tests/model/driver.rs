@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use greenroom_fleet::backend::{Backend, Requests};
-use greenroom_fleet::testkit::{Fault, FaultedBackend, FaultedRequest, FleetFault, RandomFaults};
+use greenroom_fleet::testkit::{Fault, FaultedBackend, FaultedRequest, FleetFault};
 use greenroom_fleet::{
     BackendError, BackendErrorKind, Fleet, FleetEvent, FleetPrompt, FleetSession, Name, NameRecord,
     NameState, NodeRecord, NodeState, PromptError, PromptId, Quota, Refusal, Refused, TurnItem,

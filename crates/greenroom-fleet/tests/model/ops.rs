@@ -66,7 +66,6 @@ pub(crate) enum Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Admission,
-    Keeper,
     Name(u8),
 }
 
@@ -137,7 +136,6 @@ fn restart() -> impl Strategy<Value = Restart> {
 fn target() -> impl Strategy<Value = Target> {
     prop_oneof![
         Just(Target::Admission),
-        Just(Target::Keeper),
         name().prop_map(Target::Name),
         name().prop_map(Target::Name),
     ]

@@ -10,7 +10,7 @@ use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{
     ActivationContext, AttemptId, CommandKind, CommandPut, CommandRecord, CommandResult, CommandState, Fleet,
-    FleetError, FleetPrompt, InterruptedBy, NameState, Owned, PromptOutcome, Query, TakeCommand,
+    FleetError, FleetPrompt, InterruptedBy, NameState, Owned, PromptOutcome, Query,
 };
 use tokio::task::JoinSet;
 
@@ -136,8 +136,7 @@ async fn a_command_is_taken_or_withdrawn_and_never_both() {
                 None => drop(other.withdraw_command(command).await.unwrap()),
             }
         });
-        let take = TakeCommand { command, owner: owner.clone(), attempt };
-        let answer = backend.take_command(take.clone()).await.unwrap();
+        let answer = backend.take_command(command, owner.clone(), attempt).await.unwrap();
         within(SOON, racing.join_all()).await;
         let state = backend.command(command).await.unwrap().unwrap().state;
         match (&answer, &state) {
@@ -151,7 +150,7 @@ async fn a_command_is_taken_or_withdrawn_and_never_both() {
         }
         if round % 2 == 0 {
             // The owner has gone, whoever was first.
-            assert_eq!(backend.take_command(take).await.unwrap(), Owned::Fenced);
+            assert_eq!(backend.take_command(command, owner, attempt).await.unwrap(), Owned::Fenced);
         } else {
             assert!(matches!(backend.release(owner).await.unwrap(), Owned::Done(_)));
         }

@@ -9,7 +9,7 @@ use greenroom::Session;
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
-    ActivationContext, AttemptId, Begin, Begun, Finish, Fleet, FleetPrompt, Join, NodeId, Owned, Page,
+    ActivationContext, AttemptId, Begin, Finish, Fleet, FleetPrompt, Join, NodeId, Owned, Page,
     PromptOutcome, Timestamp, Withdrawn,
 };
 use serde_json::json;
@@ -115,7 +115,7 @@ async fn a_node_renews_its_lease_in_time_under_two_hundred_begins_a_second() {
                 };
                 let request = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
                 let begun = backend.begin(request).await.unwrap();
-                assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
+                assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
                 let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
                 let finish =
                     Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None };

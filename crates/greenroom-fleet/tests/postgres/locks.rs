@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, PostgresBackend, Requests};
-use greenroom_fleet::{AttemptId, Begin, Begun, NodeId, Owned, Ownership, Timestamp};
+use greenroom_fleet::{AttemptId, Begin, NodeId, Owned, Ownership, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::nodes::{HOUR, accepted, joined, owner};
@@ -49,7 +49,7 @@ impl Drop for Psql {
     }
 }
 
-async fn begin(backend: &PostgresBackend, owner: &Ownership, name: &str) -> Owned<Begun> {
+async fn begin(backend: &PostgresBackend, owner: &Ownership, name: &str) -> Owned<Option<serde_json::Value>> {
     let prompt = accepted(backend, name).await;
     let begin = Begin { owner: owner.clone(), prompt, attempt: AttemptId::new(), reserve: None };
     backend.begin(begin).await.unwrap()
@@ -79,7 +79,7 @@ async fn a_begin_that_waits_for_its_name_holds_up_no_renewal() {
     }
     assert!(beginning.try_join_next().is_none(), "a begin locks the row of its name");
     other.run("COMMIT");
-    assert!(matches!(beginning.join_next().await.unwrap().unwrap(), Owned::Done(Begun::Send(_))));
+    assert!(matches!(beginning.join_next().await.unwrap().unwrap(), Owned::Done(Some(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,7 +96,7 @@ async fn moments_are_those_of_the_servers_clock() {
     let node = joined(&backend).await;
     let owner = owner_of_new_name(&backend, node).await;
     let begun = begin(&backend, &owner, "a").await;
-    assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
+    assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
     let (server, here) = (backend.now(), Timestamp::now());
     assert!(server.since(here) > HOUR - Duration::from_secs(60), "{server:?}, and {here:?} here");
     let record = &backend.nodes(None, 10).await.unwrap()[0];

@@ -11,7 +11,7 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, PostgresBackend, Reply, Requests, Rows, Wanted,
 };
 use greenroom_fleet::{
-    Accept, Accepted, ActivationFailed, Answered, Append, Ask, AttemptId, BackendError, Begin, Begun, Claim,
+    Accept, Accepted, ActivationFailed, Answered, Append, Ask, AttemptId, BackendError, Begin, Claim,
     Claimed, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership, PromptContent, PromptId,
     PromptOutcome, QuestionId, Timestamp,
 };
@@ -162,7 +162,7 @@ async fn before(request: &str, backend: &PostgresBackend, name: &str) -> Subject
 
 async fn begins(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId, attempt: AttemptId) {
     let begun = backend.begin(Begin { owner: owner.clone(), prompt, attempt, reserve: None }).await.unwrap();
-    assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
+    assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
 }
 
 /// Carries a request out. `true`: it is refused because the node is dead.
@@ -226,7 +226,7 @@ async fn take_over(backend: &PostgresBackend, other: NodeId, subject: &Subject) 
     assert!(matches!(backend.release(owner_of_free).await.unwrap(), Owned::Done(false)));
 
     let taken = owner(backend, other, subject.name.as_str()).await;
-    let prompt = match backend.queue(subject.name.clone(), 1).await.unwrap().first() {
+    let prompt = match backend.next_prompt(subject.name.clone()).await.unwrap() {
         Some(waits) => waits.id,
         // The node had finished it.
         None => accepted(backend, subject.name.as_str()).await,
@@ -319,6 +319,6 @@ async fn a_node_that_is_stopped_before_the_end_of_its_commit_holds_up_nobody() {
     let before = rows(&mut raw, &schema).await;
     proxy.go_on();
     let begun = in_time("the begin", beginning.join_next()).await.unwrap().unwrap().unwrap();
-    assert!(matches!(begun, Owned::Done(Begun::Send(_))), "{begun:?}");
+    assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
     assert!(rows(&mut raw, &schema).await == before, "the node has written when it woke");
 }

@@ -26,8 +26,7 @@ fn append_of(
     key: &SessionKey,
     entries: Vec<TranscriptEntry>,
 ) -> AppendEntries {
-    let (owner, key, transcript) = (Some(owner.clone()), key.clone(), uuid::Uuid::new_v4());
-    AppendEntries { owner, attempt, part: 0, transcript, key, entries }
+    AppendEntries { owner: Some(owner.clone()), attempt, key: key.clone(), entries }
 }
 
 #[tokio::test(flavor = "multi_thread")]

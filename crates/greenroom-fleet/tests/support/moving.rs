@@ -6,8 +6,8 @@ use greenroom::sessions::TranscriptEntry;
 use greenroom::store::SessionKey;
 use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::{
-    Accept, Accepted, Append, AppendEntries, Ask, AttemptId, Begin, Begun, Claim, Claimed, Finish, Join,
-    Name, NameState, NodeId, Owned, Ownership, Page, PromptContent, PromptId, PromptOutcome, QuestionId,
+    Accept, Accepted, Append, AppendEntries, Ask, AttemptId, Begin, Claim, Claimed, Finish, Join, Name,
+    NameState, NodeId, Owned, Ownership, Page, PromptContent, PromptId, PromptOutcome, QuestionId,
     QueueBounds, TranscriptsOf,
 };
 use serde_json::json;
@@ -55,7 +55,7 @@ pub(crate) async fn turn(backend: &dyn Backend, node: NodeId, accept: Accept, co
     assert!(matches!(backend.accept(accept).await.unwrap(), Accepted::New(_)));
     let (owner, attempt) = (own(backend, node, &name).await, AttemptId::new());
     let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
-    assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Begun::Send(_))));
+    assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     let messages = (1..=3).map(|number| number.to_string()).collect();
     let append = Append { owner: owner.clone(), prompt, first_seq: 1, messages, bound: 1000 };
     assert!(backend.append(append).await.unwrap().done().is_some());
@@ -67,8 +67,8 @@ pub(crate) async fn turn(backend: &dyn Backend, node: NodeId, accept: Accept, co
         let entry =
             |uuid: String| TranscriptEntry::try_from(json!({ "type": "user", "uuid": uuid })).unwrap();
         let entries = (0..3).map(|number| entry(format!("{prompt} {number}"))).collect();
-        let (owner, attempt, transcript) = (Some(owner.clone()), AttemptId::new(), Uuid::new_v4());
-        let append = AppendEntries { owner, attempt, part: 0, transcript, key, entries };
+        let (owner, attempt) = (Some(owner.clone()), AttemptId::new());
+        let append = AppendEntries { owner, attempt, key, entries };
         assert!(backend.append_entries(append).await.unwrap().done().is_some());
     }
     let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };

@@ -11,7 +11,7 @@
 //!
 //! - `calls`: the tool calls of a model turn
 //! - `hooks`: the host's hooks
-//! - `servers`: in-process servers, with their tools, resources and prompts
+//! - `servers`: in-process servers, with their tools and resources
 //! - `prompts`: queued prompts, and prompts that join a turn
 //! - `rules`: permissions of calls
 //! - `say`: messages of the model, whole and partial
@@ -218,7 +218,6 @@ impl Player {
             self.finish(prompt, &format!("Operation stopped by hook: {reason}"), json!({}));
             return Ok(());
         }
-        self.prompt_of_server(&text).await?;
         self.model_turns(prompt).await
     }
 

@@ -1,5 +1,5 @@
 //! The in-process servers, as the CLI knows them: announced by `--mcp-config`, by `initialize` or by
-//! `mcp_set_servers`; their tools, which may change; their resources and prompts; and the tools that the CLI itself
+//! `mcp_set_servers`; their tools, which may change; their resources; and the tools that the CLI itself
 //! has for those.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -261,25 +261,5 @@ impl Player {
         let request = self.end.mcp(server, message);
         let answer = self.wait_for(&request).await?;
         Ok(answer["response"]["mcp_response"].clone())
-    }
-
-    /// A prompt `/mcp__server__prompt words…` is one of a server: it is asked for it, with the words as its arguments.
-    pub(super) async fn prompt_of_server(&mut self, text: &str) -> Result<(), Stop> {
-        let Some(command) = text.strip_prefix('/') else { return Ok(()) };
-        let mut words = command.split_whitespace();
-        let Some((server, prompt)) = words.next().and_then(|name| self.servers.find(name)) else {
-            return Ok(());
-        };
-        let listed = self.ask_server(&server, "prompts/list", json!({})).await?;
-        let mut prompts = listed["result"]["prompts"].as_array().into_iter().flatten();
-        let Some(found) = prompts.find(|found| found["name"] == prompt.as_str()) else { return Ok(()) };
-        let names = found["arguments"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|argument| argument["name"].as_str());
-        let arguments: BTreeMap<&str, &str> = names.zip(words).collect();
-        let params = json!({ "name": prompt, "arguments": arguments });
-        self.ask_server(&server, "prompts/get", params).await.map(drop)
     }
 }

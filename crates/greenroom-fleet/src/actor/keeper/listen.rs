@@ -5,7 +5,7 @@
 //! time claims, and the others find the name owned. The node that has accepted a prompt hints at it directly, and does not wait.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -41,9 +41,7 @@ fn wait_for(name: &Name, shared: &FleetShared) -> Duration {
 }
 
 fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
 /// Turns changes into hints until the backend ends.
@@ -55,7 +53,7 @@ pub(super) async fn listen(mut changes: broadcast::Receiver<Change>, context: Ar
         let change = tokio::select! {
             biased;
             () = sleep_until(moment.unwrap_or_else(Instant::now)), if moment.is_some() => {
-                later.pop_first().into_iter().for_each(|(_, name)| context.hint_name(name));
+                later.pop_first().into_iter().for_each(|(_, name)| context.hint_to_wake(Some(name)));
                 continue;
             }
             change = changes.recv() => change,
@@ -67,14 +65,14 @@ pub(super) async fn listen(mut changes: broadcast::Receiver<Change>, context: Ar
             Ok(Change::Queued(name) | Change::Freed(name)) => {
                 let wait = wait_for(&name, &context.shared);
                 if wait.is_zero() || later.len() == LATER {
-                    context.hint_name(name);
+                    context.hint_to_wake(Some(name));
                 } else {
                     later.insert((Instant::now() + wait, name));
                 }
             }
             Ok(Change::Commanded(node)) if node == context.shared.node => context.hint(Duty::Command),
             Ok(Change::Missed) | Err(RecvError::Lagged(_)) => {
-                context.hint_all_names();
+                context.hint_to_wake(None);
                 context.hint(Duty::Expire);
                 context.hint(Duty::Command);
             }

@@ -4,20 +4,19 @@
 //! unless money is set aside for its running turns: some of it may come back, so each look asks about the tenant.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::steps::KeeperContext;
-use super::{Duty, LOOK, NextMoment, SECOND, locked};
-use crate::actor::cell::NameCell;
-use crate::actor::context::has_room;
+use super::{LOOK, NextMoment, SECOND, SendToName, WakeNames};
+use crate::actor::cell::StageKind;
+use crate::actor::context::{FleetShared, has_room};
 use crate::actor::name::NameMessage;
 use crate::backend::Requests;
 use crate::error::BackendError;
 use crate::id::{Name, Timestamp};
-use crate::record::PromptRecord;
+use crate::lock::locked;
 use crate::request::WaitingPage;
 
 /// Names that are remembered between two looks. With more of them the next look is at all names.
@@ -28,8 +27,16 @@ const LOOK_AT: usize = 256;
 const OTHER_PROFILES: usize = 64;
 
 /// The looks of a keeper.
-#[derive(Default)]
 pub(super) struct Looks {
+    shared: Arc<FleetShared>,
+    wake: WakeNames,
+    send: SendToName,
+    known: Mutex<Known>,
+}
+
+/// The knowledge of a keeper between two looks.
+#[derive(Default)]
+struct Known {
     /// Names for which something may wait.
     hinted: HashSet<Name>,
     /// Names are missing among those.
@@ -54,7 +61,7 @@ struct PoorTenant {
     is_reserved: bool,
 }
 
-impl Looks {
+impl Known {
     /// The time until the next look at all names. For names that are missing there is one each second at most: looks must not follow
     /// one another without a pause.
     fn pause(&self, now: Timestamp) -> Duration {
@@ -64,49 +71,45 @@ impl Looks {
     }
 }
 
-impl KeeperContext {
-    /// Notes that something may wait for a name.
-    pub(super) fn hint_name(&self, name: Name) {
-        let mut looks = locked(&self.looks);
-        if looks.hinted.len() < NAMES {
-            looks.hinted.insert(name);
-        } else {
-            looks.is_missed = true;
+impl Looks {
+    pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, send: SendToName) -> Self {
+        Self { shared, wake, send, known: Mutex::default() }
+    }
+
+    /// Notes that something may wait for a name; `None`: for any name.
+    pub(super) fn hint(&self, name: Option<Name>) {
+        let mut known = locked(&self.known);
+        match name {
+            Some(name) if known.hinted.len() < NAMES => drop(known.hinted.insert(name)),
+            _ => known.is_missed = true,
         }
-        self.hint(Duty::Wake);
     }
 
-    /// Notes that something may wait for any name.
-    pub(super) fn hint_all_names(&self) {
-        locked(&self.looks).is_missed = true;
-        self.hint(Duty::Wake);
-    }
-
-    pub(super) async fn wake_names(&self) -> NextMoment {
-        if self.shared.draining.is_cancelled() {
+    pub(super) async fn step(&self) -> NextMoment {
+        let shared = &self.shared;
+        if shared.draining.is_cancelled() {
             return Ok(Instant::now() + LOOK);
         }
-        let backend = &self.shared.backend;
-        let now = backend.now();
+        let now = shared.backend.now();
         let (hinted, is_of_all) = {
-            let mut looks = locked(&self.looks);
-            let is_of_all = looks.pause(now).is_zero();
-            looks.is_missed &= !is_of_all;
-            looks.poor.retain(|_, poor| !poor.is_reserved && poor.period <= now && now < poor.until);
-            (std::mem::take(&mut looks.hinted), is_of_all)
+            let mut known = locked(&self.known);
+            let is_of_all = known.pause(now).is_zero();
+            known.is_missed &= !is_of_all;
+            known.poor.retain(|_, poor| !poor.is_reserved && poor.period <= now && now < poor.until);
+            (std::mem::take(&mut known.hinted), is_of_all)
         };
         let of = (!is_of_all).then(|| hinted.into_iter().collect());
         let look = async {
             self.look(of, now).await?;
-            backend.next_due(now).await
+            shared.backend.next_due(now).await
         };
-        let reminder = look.await.inspect_err(|_| locked(&self.looks).is_missed = true)?;
-        let mut looks = locked(&self.looks);
-        looks.due = looks.poor.values().map(|poor| poor.until).chain(reminder).min();
+        let reminder = look.await.inspect_err(|_| locked(&self.known).is_missed = true)?;
+        let mut known = locked(&self.known);
+        known.due = known.poor.values().map(|poor| poor.until).chain(reminder).min();
         if is_of_all {
-            looks.last = Some(Instant::now());
+            known.last = Some(Instant::now());
         }
-        Ok(Instant::now() + looks.pause(backend.now()))
+        Ok(Instant::now() + known.pause(shared.backend.now()))
     }
 
     /// Wakes those of the names that can run, or of all names, each tenant's in the order in which their prompts were accepted, but
@@ -116,37 +119,42 @@ impl KeeperContext {
         if of.as_ref().is_some_and(Vec::is_empty) {
             return Ok(());
         }
-        let (backend, node) = (&self.shared.backend, self.shared.node);
-        let profiles = self.shared.has_peers().then(|| self.shared.profiles.keys().cloned().collect());
+        let shared = &self.shared;
+        let profiles = shared.has_peers().then(|| shared.profiles.keys().cloned().collect());
         let mut others: HashSet<Name> = {
-            let waits =
-                |cell: &Arc<NameCell>| cell.holdings().stage.is_some_and(|(stage, _)| stage == "waiting");
-            let awake = self.shared.awake();
+            let awake = shared.awake();
+            let waits = |name: &&Name| awake.get(*name).is_some_and(|cell| cell.is_in(StageKind::Waiting));
             match &of {
-                Some(names) => {
-                    names.iter().filter(|name| awake.get(*name).is_some_and(waits)).cloned().collect()
-                }
-                None => awake.iter().filter(|(_, cell)| waits(cell)).map(|(name, _)| name.clone()).collect(),
+                Some(names) => names.iter().filter(waits).cloned().collect(),
+                None => awake.keys().filter(waits).cloned().collect(),
             }
         };
-        let without = locked(&self.looks).poor.keys().cloned().collect();
-        let mut page = WaitingPage { node, of, without, profiles, after: None, limit: LOOK_AT };
+        let without = locked(&self.known).poor.keys().cloned().collect();
+        let mut page = WaitingPage { node: shared.node, of, without, profiles, after: None, limit: LOOK_AT };
         // The tenants that were asked about.
-        let mut known = HashSet::new();
+        let mut asked = HashSet::new();
         loop {
-            let mut waiting = backend.waiting(page.clone()).await?;
-            self.note_other_profile(waiting.other_profile);
-            for PromptRecord { tenant, .. } in &waiting.prompts {
-                if known.insert(tenant.clone())
+            let mut waiting = shared.backend.waiting(page.clone()).await?;
+            for tenant in waiting.prompts.iter().map(|prompt| &prompt.tenant) {
+                if asked.insert(tenant.clone())
                     && let Some(poor) = self.poor(tenant, now).await?
                 {
                     page.without.push(tenant.clone());
-                    locked(&self.looks).poor.insert(tenant.clone(), poor);
+                    locked(&self.known).poor.insert(tenant.clone(), poor);
                 }
             }
             {
-                let looks = locked(&self.looks);
-                waiting.prompts.retain(|prompt| !looks.poor.contains_key(&prompt.tenant));
+                let mut known = locked(&self.known);
+                if let Some(profile) = waiting.other_profile
+                    && known.other_profiles.len() < OTHER_PROFILES
+                    && known.other_profiles.insert(profile.clone())
+                {
+                    tracing::warn!(
+                        profile,
+                        "prompts wait for sessions of a profile that this node does not have: other nodes run them, if one has it"
+                    );
+                }
+                waiting.prompts.retain(|prompt| !known.poor.contains_key(&prompt.tenant));
             }
             for prompt in &waiting.prompts {
                 others.remove(&prompt.name);
@@ -155,29 +163,17 @@ impl KeeperContext {
                 (self.wake)(waiting.prompts);
             }
             let Some(next) = waiting.next else {
-                others.into_iter().for_each(|name| (self.send)(name, NameMessage::NotFound));
+                others.into_iter().for_each(|name| (self.send)(name, NameMessage::Wake(None)));
                 return Ok(());
             };
             page.after = Some(next);
         }
     }
 
-    /// Logs once that names of a profile are left to the other nodes.
-    fn note_other_profile(&self, profile: Option<String>) {
-        let Some(profile) = profile else { return };
-        let others = &mut locked(&self.looks).other_profiles;
-        if others.len() < OTHER_PROFILES && others.insert(profile.clone()) {
-            tracing::warn!(
-                profile,
-                "prompts wait for sessions of a profile that this node does not have: other nodes run them, if one has it"
-            );
-        }
-    }
-
     /// Asks about a tenant. `None`: it has money for a turn.
     async fn poor(&self, tenant: &str, now: Timestamp) -> Result<Option<PoorTenant>, BackendError> {
-        let Some(budget) = self.shared.quota(tenant).budget else { return Ok(None) };
-        let Some(reserve) = self.shared.reserve(tenant, now) else { return Ok(None) };
+        let (budget, reserve) = (self.shared.quota(tenant).budget, self.shared.reserve(tenant, now));
+        let Some((budget, reserve)) = budget.zip(reserve) else { return Ok(None) };
         let account = self.shared.backend.tenant(tenant.to_owned()).await?;
         let (period, is_reserved) = (reserve.period, account.reserved > 0);
         let until = period.after(budget.period);

@@ -6,7 +6,7 @@
 //! | expire prompts and questions | at the next expiry, after hints, every 5 s | 8 batches of 256 |
 //! | wake names | at the next moment at which a prompt may begin, after hints, every 5 s | the names that can run, 256 in a request |
 //! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
-//! | finish deletions | every 5 s; while files cannot be removed after 1 s, 2 s … 15 s | 16 names, and those that failed the last time |
+//! | finish deletions | every 5 s; a name whose files could not be removed again after 1 s, 2 s … 15 s | 16 names, and those that wait for their next try |
 //! | release strangers | every 5 s | the names that this node owns |
 //! | carry out commands of other nodes | after hints; each second while there is another node and a name is awake here | 256 commands, each by a task of its own |
 //! | watch the nodes | each second if other nodes can use the backend; when a lease ends; when the next batch of names may be recovered | reads all nodes, recovers 64 names of dead ones |
@@ -27,10 +27,8 @@
 //! more. `fence.rs` has its clocks. On a backend that only this process can use nobody could take the names: there the lease may pass, and only
 //! the backend's word fences the node.
 //!
-//! The actor of the keeper owns the tasks. Restart policy: permanent. A keeper that is started again has no memory: it looks at
-//! everything once.
+//! The fleet's supervisor owns the keeper. A keeper that starts looks at everything once.
 
-mod commands;
 mod listen;
 mod looks;
 mod steps;
@@ -39,17 +37,16 @@ mod tests;
 mod watch;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::time::{Instant, sleep_until};
 
 use self::steps::KeeperContext;
 use super::context::FleetShared;
 use super::name::NameMessage;
-use super::task::{Task, panic_text};
+use super::task::{Task, panic_text, spawn};
 use crate::backend::Requests;
 use crate::error::BackendError;
 use crate::event::FleetEvent;
@@ -99,77 +96,36 @@ const DUTIES: [(Duty, &str, u64); 8] = [
     (Duty::Command, "carry out commands of other nodes", 10),
 ];
 
-/// A running keeper.
-#[derive(Clone)]
+/// A running keeper. Its tasks end when it is dropped.
 pub(crate) struct Keeper {
-    actor: ActorRef<()>,
     context: Arc<KeeperContext>,
+    _tasks: Vec<Task>,
 }
 
 impl Keeper {
-    /// Starts a keeper under a supervisor, which starts it again if it fails.
-    pub(crate) async fn spawn(
-        shared: Arc<FleetShared>,
-        wake: WakeNames,
-        send: SendToName,
-        supervisor: ActorCell,
-    ) -> Result<Self, SpawnErr> {
+    pub(crate) fn start(shared: Arc<FleetShared>, wake: WakeNames, send: SendToName) -> Self {
         let context = Arc::new(KeeperContext::new(shared, wake, send));
-        let (actor, _) = Actor::spawn_linked(None, KeeperActor, context.clone(), supervisor).await?;
-        Ok(Self { actor, context })
-    }
-
-    pub(crate) fn id(&self) -> ActorId {
-        self.actor.get_id()
-    }
-
-    /// Says that something may wait for a name.
-    pub(crate) fn hint(&self, name: Name) {
-        self.context.hint_name(name);
-    }
-
-    /// Makes the actor fail, to test that the fleet survives it.
-    #[cfg(any(test, feature = "testkit"))]
-    pub(crate) fn panic(&self) {
-        // An error: it has ended.
-        self.actor.cast(()).ok();
-    }
-}
-
-struct KeeperActor;
-
-#[cfg_attr(feature = "async-trait", ractor::async_trait)]
-impl Actor for KeeperActor {
-    type Msg = ();
-    type State = Vec<Task>;
-    type Arguments = Arc<KeeperContext>;
-
-    async fn pre_start(
-        &self,
-        _: ActorRef<()>,
-        context: Arc<KeeperContext>,
-    ) -> Result<Vec<Task>, ActorProcessingErr> {
         // Before the first look at the records, so that no change is missed.
         let (changes, made) = (context.shared.backend.changes(), context.shared.backend.transitions());
         let mut tasks = vec![
-            Task::spawn(listen::listen(changes, context.clone())),
-            Task::spawn(listen::tell_transitions(made, context.clone())),
-            Task::spawn(fence(context.clone())),
+            spawn(listen::listen(changes, context.clone())),
+            spawn(listen::tell_transitions(made, context.clone())),
+            spawn(fence(context.clone())),
         ];
         for (duty, words, pause) in DUTIES {
             let context = context.clone();
-            tasks.push(Task::spawn(async move {
+            tasks.push(spawn(async move {
                 let lost = &context.shared.lost;
                 // `None`: the node has lost its lease.
                 lost.run_until_cancelled(attend(duty, words, Duration::from_millis(pause), &context)).await;
             }));
         }
-        Ok(tasks)
+        Self { context, _tasks: tasks }
     }
 
-    #[cfg(any(test, feature = "testkit"))]
-    async fn handle(&self, _: ActorRef<()>, (): (), _: &mut Vec<Task>) -> Result<(), ActorProcessingErr> {
-        panic!("a fault was injected into the keeper")
+    /// Says that something may wait for a name.
+    pub(crate) fn hint(&self, name: Name) {
+        self.context.hint_to_wake(Some(name));
     }
 }
 
@@ -179,24 +135,25 @@ async fn attend(duty: Duty, words: &str, pause: Duration, context: &KeeperContex
     // Also before the timer of the fence: it comes late after a suspend.
     while !is_fenced(&context.shared) {
         let began = Instant::now();
-        let again = if duty == Duty::Renew { RENEW_AGAIN } else { SECOND };
         let next = match AssertUnwindSafe(context.step(duty, is_hinted)).catch_unwind().await {
             Ok(Ok(at)) => {
                 is_hinted = false;
-                at
+                Some(at)
             }
             Ok(Err(error)) => {
                 context.shared.tell(FleetEvent::BackendUnavailable { why: error.to_string() });
-                Instant::now() + again
+                None
             }
             Err(panic) => {
                 let why = panic_text(&*panic).to_owned();
                 tracing::error!(?duty, why, "a step of the keeper has panicked");
                 let actor = format!("keeper, at its duty to {words}");
                 context.shared.tell(FleetEvent::ActorRestarted { actor, why });
-                Instant::now() + again
+                None
             }
         };
+        let again = if duty == Duty::Renew { RENEW_AGAIN } else { SECOND };
+        let next = next.unwrap_or_else(|| Instant::now() + again);
         sleep_until(began + pause).await;
         tokio::select! {
             biased;
@@ -225,8 +182,4 @@ async fn fence(context: Arc<KeeperContext>) {
         let (at, now) = (context.shared.fence.at(), Instant::now());
         sleep_until(if at <= now { now + SECOND } else { at }).await;
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

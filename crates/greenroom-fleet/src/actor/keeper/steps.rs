@@ -1,19 +1,34 @@
 //! The steps of the keeper's duties. Each asks the backend, and says when the duty's next moment is.
+//!
+//! A command of another node to a session that this node owns:
+//!
+//! ```text
+//!  listed ── take_command ──► taken ── a message to the name's actor ──► its answer ── finish_command ──► the caller reads the result
+//!              └── another owner, the deadline ──► withdrawn
+//! ```
+//!
+//! A command is taken before its message is sent, so no other owner carries it out again. If this node is lost in between, nobody
+//! carries it out, and the caller learns that its outcome is not known.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::looks::Looks;
 use super::watch::NodeWatch;
-use super::{DUTIES, Duty, LOOK, NextMoment, SECOND, SendToName, WakeNames, locked};
+use super::{DUTIES, Duty, LOOK, NextMoment, SECOND, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, shown};
-use crate::actor::deletion;
+use crate::actor::deletion::Stuck;
+use crate::actor::name::NameMessage;
+use crate::actor::retry::repeat;
 use crate::backend::Requests;
 use crate::id::{AttemptId, CommandId, Name, Term, Timestamp};
+use crate::lock::locked;
+use crate::pages::all_of;
+use crate::record::{CommandKind, CommandRecord, CommandResult};
 use crate::request::{Owned, Ownership, Page};
 
 /// Prompts or questions that expire in one request, and requests in one step.
@@ -28,35 +43,31 @@ const COMMANDS: Duration = Duration::from_secs(3600);
 /// Deletions of one step.
 const DELETE: usize = 16;
 const MINUTE: Duration = Duration::from_secs(60);
+/// The time for which a session stays asleep after it has made way: the caller quarantines or deletes the name meanwhile.
+const MADE_WAY: Duration = Duration::from_secs(2);
+/// Characters of an error that are kept for the caller.
+const WHY: usize = 1000;
 
-/// The things that all steps share. A keeper that is started again has new ones.
+/// The things that all steps share.
 pub(crate) struct KeeperContext {
     pub(super) shared: Arc<FleetShared>,
-    pub(super) wake: WakeNames,
-    pub(super) send: SendToName,
+    send: SendToName,
     /// A hint for each duty.
     pub(super) hints: [Notify; DUTIES.len()],
-    pub(super) looks: Mutex<Looks>,
-    stuck: Mutex<StuckDeletions>,
+    looks: Looks,
+    /// One step at a time uses it.
+    stuck: tokio::sync::Mutex<Stuck>,
     strangers: Mutex<HashSet<(Name, Term)>>,
-    /// Commands that are on their way: the backend may still list them.
-    pub(super) commands: Arc<Mutex<HashSet<CommandId>>>,
+    /// The commands that the last look has found: they are being carried out.
+    commands: Mutex<HashSet<CommandId>>,
     watch: NodeWatch,
-}
-
-/// Names whose files could not be removed.
-#[derive(Default)]
-struct StuckDeletions {
-    count: usize,
-    /// The pause after the last step.
-    pause: Duration,
 }
 
 impl KeeperContext {
     pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, send: SendToName) -> Self {
-        let (hints, looks, stuck) = Default::default();
-        let (strangers, commands, watch) = Default::default();
-        Self { shared, wake, send, hints, looks, stuck, strangers, commands, watch }
+        let looks = Looks::new(shared.clone(), wake, send.clone());
+        let (hints, stuck, strangers, commands, watch) = Default::default();
+        Self { shared, send, hints, looks, stuck, strangers, commands, watch }
     }
 
     /// Says that there may be something to do for a duty.
@@ -64,11 +75,17 @@ impl KeeperContext {
         self.hints[duty as usize].notify_one();
     }
 
+    /// Says that something may wait for a name; `None`: for any name.
+    pub(super) fn hint_to_wake(&self, name: Option<Name>) {
+        self.looks.hint(name);
+        self.hint(Duty::Wake);
+    }
+
     pub(super) async fn step(&self, duty: Duty, is_hinted: bool) -> NextMoment {
         match duty {
             Duty::Renew => self.watch.renew(&self.shared).await,
             Duty::Expire => self.expire().await,
-            Duty::Wake => self.wake_names().await,
+            Duty::Wake => self.looks.step().await,
             Duty::Forget => self.forget().await,
             Duty::Delete => self.delete().await,
             Duty::Release => self.release().await,
@@ -93,10 +110,8 @@ impl KeeperContext {
 
     async fn forget(&self) -> NextMoment {
         let (backend, retention) = (&self.shared.backend, self.shared.limits.retention);
-        let before = |time: Duration| {
-            let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            Timestamp(backend.now().0.saturating_sub(millis))
-        };
+        let start = Timestamp::default();
+        let before = |time| start.after(backend.now().since(start).saturating_sub(time));
         let mut forgotten = 0;
         // A request does a bounded amount of work, so only 0 says that nothing is left.
         for _ in 0..FORGETS {
@@ -115,36 +130,27 @@ impl KeeperContext {
 
     /// Goes on with deletions that a crash, or files that could not be removed, have left.
     async fn delete(&self) -> NextMoment {
-        let limit = locked(&self.stuck).count + DELETE;
-        let (_, failed) = deletion::resume_marked(&self.shared, limit).await?;
-        let mut stuck = locked(&self.stuck);
-        stuck.count = failed;
-        stuck.pause = if failed == 0 { Duration::ZERO } else { (stuck.pause * 2).clamp(SECOND, LOOK * 3) };
-        Ok(Instant::now() + if failed == 0 { LOOK } else { stuck.pause })
+        let mut stuck = self.stuck.lock().await;
+        stuck.resume_marked(&self.shared, DELETE).await?;
+        let look = Instant::now() + LOOK;
+        Ok(stuck.next_try().map_or(look, |at| at.min(look)))
     }
 
     /// Releases names that the backend counts for this node by a claim that no actor knows, if two looks in a row have found
     /// them.
     async fn release(&self) -> NextMoment {
         let shared = &self.shared;
-        let mut listed = Vec::new();
-        loop {
-            let after = listed.last().map(|(name, _, _): &(Name, Term, AttemptId)| name.clone());
-            let page = Page { after, limit: Page::MOST };
-            let owned = shared.backend.owned_names(shared.node, page).await?;
-            if owned.is_empty() {
-                break;
-            }
-            listed.extend(owned);
-        }
+        let listed = all_of(|last: Option<&(Name, Term, AttemptId)>| {
+            let page = Page { after: last.map(|(name, ..)| name.clone()), limit: Page::MOST };
+            shared.backend.owned_names(shared.node, page)
+        });
+        let listed = listed.await?;
         let strangers: HashSet<_> = {
             // Read after the answers of the backend, so that a claim that was answered meanwhile is known.
             let awake = shared.awake();
-            let is_known = |name: &Name, claim: AttemptId| {
-                awake.get(name).is_some_and(|cell| cell.holdings().claim == Some(claim))
-            };
-            listed.retain(|(name, _, claim)| !is_known(name, *claim));
-            listed.into_iter().map(|(name, term, _)| (name, term)).collect()
+            let claim_of = |name: &Name| awake.get(name).and_then(|cell| cell.holdings().claim);
+            let strangers = listed.into_iter().filter(|(name, _, claim)| claim_of(name) != Some(*claim));
+            strangers.map(|(name, term, _)| (name, term)).collect()
         };
         let before = std::mem::replace(&mut *locked(&self.strangers), strangers.clone());
         for (name, term) in strangers.intersection(&before) {
@@ -156,4 +162,75 @@ impl KeeperContext {
         }
         Ok(Instant::now() + LOOK)
     }
+
+    /// Begins to carry out the commands that wait for this node.
+    async fn carry_out_commands(&self, is_hinted: bool) -> NextMoment {
+        let shared = &self.shared;
+        let next = Instant::now() + if shared.has_peers() { SECOND } else { LOOK };
+        // Other nodes give commands to owners only.
+        let may_wait = shared.has_peers() && !shared.awake().is_empty();
+        if shared.backend.is_exclusive() || !(is_hinted || may_wait) {
+            return Ok(next);
+        }
+        let listed = shared.backend.commands(shared.node, CommandRecord::NODE).await?;
+        // A command stays listed until it is taken.
+        let ids = listed.iter().map(|command| command.id).collect();
+        let begun = std::mem::replace(&mut *locked(&self.commands), ids);
+        for command in listed.into_iter().filter(|command| !begun.contains(&command.id)) {
+            let (fleet, send) = (shared.clone(), self.send.clone());
+            shared.tasks.spawn(async move { carry_out(&fleet, &send, command).await });
+        }
+        Ok(next)
+    }
+}
+
+/// Takes a command, carries it out, and writes its result.
+async fn carry_out(shared: &FleetShared, send: &SendToName, command: CommandRecord) {
+    let (id, attempt) = (command.id, AttemptId::new());
+    match repeat(shared, || shared.backend.take_command(id, command.owner.clone(), attempt)).await {
+        Ok(Owned::Done(true)) => {}
+        Ok(Owned::Done(false) | Owned::Fenced) => {
+            // Nobody takes the command any more, so the caller need not wait for its deadline.
+            if let Err(error) = repeat(shared, || shared.backend.withdraw_command(id)).await {
+                tracing::debug!(command = %id, %error, "a command could not be withdrawn; its caller does so");
+            }
+            return;
+        }
+        Err(error) => {
+            tracing::debug!(command = %id, %error, "a command could not be taken");
+            return;
+        }
+    }
+    if !shared.holds_lease() {
+        // The session is being killed, and its turn ends with its owner.
+        return;
+    }
+    let is_to_make_way = command.kind == CommandKind::MakeWay;
+    // The session is not activated while the guard is kept.
+    let (_guard, hold) = oneshot::channel();
+    let result = result_of(send, command, hold).await;
+    if let Err(error) = repeat(shared, || shared.backend.finish_command(id, attempt, result.clone())).await {
+        tracing::warn!(command = %id, %error, "the result of a command could not be kept; its caller does not learn it");
+    }
+    if is_to_make_way {
+        tokio::time::sleep(MADE_WAY).await;
+    }
+}
+
+/// Has the name's actor do it.
+async fn result_of(send: &SendToName, command: CommandRecord, hold: oneshot::Receiver<()>) -> CommandResult {
+    if let CommandKind::Interrupt { prompt } = command.kind {
+        let (done, answer) = oneshot::channel();
+        send(command.owner.name, NameMessage::Interrupt { prompt: Some(prompt), done });
+        return match answer.await {
+            Ok(Ok(true)) => CommandResult::Done,
+            Ok(Err(error)) => CommandResult::Failed { why: error.to_string().chars().take(WHY).collect() },
+            // An error: the name is passive, or its actor has ended before it read the message.
+            Ok(Ok(false)) | Err(_) => CommandResult::Nothing,
+        };
+    }
+    let (done, answer) = oneshot::channel();
+    let hold = (command.kind == CommandKind::MakeWay).then_some(hold);
+    send(command.owner.name, NameMessage::Passivate { hold, done });
+    if answer.await.unwrap_or(false) { CommandResult::Done } else { CommandResult::Nothing }
 }

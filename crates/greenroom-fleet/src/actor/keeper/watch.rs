@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{LOOK, NextMoment, RENEW_AGAIN, SECOND, locked};
+use super::{LOOK, NextMoment, RENEW_AGAIN, SECOND};
 use crate::actor::context::{FleetShared, within};
 use crate::backend::Requests;
 use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{NodeId, Timestamp};
+use crate::lock::locked;
 use crate::pages::all_nodes;
 use crate::record::{NodeRecord, NodeState};
 use crate::request::Owned;
@@ -69,7 +70,9 @@ impl Peers {
         let mut peers = HashMap::new();
         for node in nodes.iter().filter(|node| node.id != shared.node && node.state != NodeState::Dead) {
             let seen = self.peers.remove(&node.id).filter(|seen| seen.renewals == node.renewals);
-            let lease = lease_of(node).unwrap_or(shared.limits.lease);
+            let is_renewed = node.renewed_at > Timestamp::default();
+            let lease =
+                if is_renewed { node.lease_until.since(node.renewed_at) } else { shared.limits.lease };
             let since = seen.map_or(heard, |seen| seen.since);
             peers.insert(node.id, Seen { renewals: node.renewals, since, lease });
         }
@@ -95,11 +98,6 @@ impl Peers {
 /// shorter time another node has most of its lease left for its next renewal.
 fn outage(shared: &FleetShared) -> Duration {
     (shared.limits.lease / 6).min(LOOK).max(SECOND * 3)
-}
-
-/// The length of a node's lease, as the node has asked for it.
-fn lease_of(node: &NodeRecord) -> Option<Duration> {
-    (node.renewed_at > Timestamp::default()).then(|| node.lease_until.since(node.renewed_at))
 }
 
 impl NodeWatch {
@@ -161,12 +159,9 @@ impl NodeWatch {
     /// Recovers a batch of names of dead nodes, if its moment has come. The living nodes take turns: together they recover no
     /// faster than one node alone.
     async fn recover(&self, shared: &FleetShared, nodes: &[NodeRecord]) -> Result<(), BackendError> {
-        let (mut living, mut lost) = (0_u32, false);
-        for node in nodes {
-            living += u32::from(node.state != NodeState::Dead);
-            lost |= node.state == NodeState::Dead && node.owns > 0;
-        }
-        let pause = PAUSE * living.max(1);
+        let lost = nodes.iter().any(|node| node.state == NodeState::Dead && node.owns > 0);
+        let living = nodes.iter().filter(|node| node.state != NodeState::Dead).count();
+        let pause = PAUSE.mul_f64(living.max(1) as f64);
         let now = Instant::now();
         {
             let mut watch = locked(&self.0);
@@ -175,7 +170,7 @@ impl NodeWatch {
                 return Ok(());
             }
             // Each node begins at a moment of its own.
-            let begins = now + pause.mul_f64(place(shared.node));
+            let begins = now + pause.mul_f64(fastrand::f64());
             if *watch.recovers_at.get_or_insert(begins) > now {
                 return Ok(());
             }
@@ -191,10 +186,4 @@ impl NodeWatch {
 fn counts_as_dead(shared: &FleetShared) {
     tracing::error!(node = %shared.node, "the backend counts this node as dead");
     shared.lost.cancel();
-}
-
-/// A number from 0 to 1 that differs between nodes: their ids are random.
-fn place(node: NodeId) -> f64 {
-    let bytes = node.0.into_bytes();
-    f64::from(u16::from_be_bytes([bytes[0], bytes[1]])) / f64::from(u16::MAX)
 }

@@ -1,5 +1,6 @@
-//! A session from its activation to its end, and the wait for the next one.
+//! A session from its activation to its end, the wait for the next one, and what watches both.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -9,20 +10,24 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::Watched;
-use super::machine::{Live, NameActorState, NameStage};
-use super::steps::release::give_back;
+use super::machine::{Live, NameActorState, NameStage, StageWatch};
 use super::steps::turn::{TurnEnd, run_turn};
-use super::steps::{self, Activated};
+use super::steps::{self, NotUp, give_back, record_process};
+use super::{NameContext, NameMessage};
 use crate::actor::context::shown;
 use crate::actor::retry::NotDone;
+use crate::actor::task::{Task, spawn};
 use crate::admission::AdmissionMessage;
 use crate::event::{FleetEvent, PassivatedBy};
-use crate::id::Name;
-use crate::profile::ActivatedFor;
 
 /// The longest time for which a deletion or a quarantine keeps a name from being activated.
 const HELD: Duration = Duration::from_secs(5);
+
+/// The time in which the CLI says that it is idle after the result of a turn. It counts as busy after that.
+const SETTLES: Duration = Duration::from_secs(1);
+
+/// The pause after a record of a process that the backend has refused.
+const AGAIN: Duration = Duration::from_secs(1);
 
 impl NameActorState {
     /// Starts the session. `turn`: admission has granted its first turn with the slot.
@@ -31,22 +36,22 @@ impl NameActorState {
         self.cx.cell.renew_kill();
         let (name, tenant) = (shown(&self.cx.cell.name), self.cx.cell.holdings().tenant.clone());
         let span = tracing::info_span!("activation", name, tenant, term = tracing::field::Empty);
-        let activated_for = if self.next.is_some() { ActivatedFor::Prompt } else { ActivatedFor::Warm };
+        let for_prompt = self.next.is_some();
         self.step(async move |shared, cell| {
-            let activated = steps::activate(&shared, &cell, activated_for).instrument(span).await;
+            let activated = steps::activate(&shared, &cell, for_prompt).instrument(span).await;
             move |state: &mut Self| state.activated(activated)
         });
     }
 
-    fn activated(&mut self, activated: Activated) {
+    fn activated(&mut self, activated: Result<Session, NotUp>) {
         match activated {
-            Activated::Up(session) => self.up(session),
-            Activated::Fenced => {
+            Ok(session) => self.up(session),
+            Err(NotUp::Fenced) => {
                 self.cx.cell.fence();
                 self.callers.not_up("the fleet has lost the session");
                 self.begin_passivating(PassivatedBy::Failure, None);
             }
-            Activated::Failed { why, failures } => {
+            Err(NotUp::Failed { why, failures }) => {
                 self.callers.not_up(&why);
                 let failures = failures.unwrap_or_else(|| self.count_failure());
                 let is_owned = self.cx.cell.holdings().owner.is_some();
@@ -56,16 +61,16 @@ impl NameActorState {
                     self.back_off(failures);
                 }
             }
-            Activated::Stopped => {
+            Err(NotUp::Stopped) => {
                 self.callers.not_up("the session was to end before it had started");
                 self.begin_passivating(PassivatedBy::Request, None);
             }
-            Activated::Needless => {
+            Err(NotUp::Needless) => {
                 self.next = None;
                 self.settle(NameStage::Settled);
                 self.look();
             }
-            Activated::Refused(why) => {
+            Err(NotUp::Refused(why)) => {
                 self.callers.tell_up(&Err(why));
                 self.next = None;
                 self.settle(NameStage::Settled);
@@ -76,7 +81,9 @@ impl NameActorState {
 
     /// The session is up. Its first turn begins at once if admission has granted one with the slot.
     fn up(&mut self, session: Session) {
-        let live = self.live(session);
+        let processes = keep_processes(&self.cx, &session);
+        let (meter, interrupts) = Default::default();
+        let live = Live { session, meter, interrupts, _processes: processes };
         self.callers.tell_up(&Ok(()));
         self.tell_admission(AdmissionMessage::Started);
         if matches!(self.stage, NameStage::Activating { turn: true }) {
@@ -142,27 +149,6 @@ impl NameActorState {
         self.decide();
     }
 
-    pub(super) fn watch_idle(&mut self) {
-        if let NameStage::Idle(live) = &self.stage {
-            self.watch.idle(live.session.clone(), &self.cx.shared.limits);
-        }
-    }
-
-    pub(super) fn watched(&mut self, what: Watched, stage: u64) {
-        if !self.watch.is_of(stage) {
-            return;
-        }
-        match what {
-            Watched::Busy(busy) => self.tell_admission(AdmissionMessage::Busy(busy)),
-            Watched::Over(PassivatedBy::Idle) if self.asked.is_some() => {}
-            Watched::Over(by) => self.begin_passivating(by, None),
-            Watched::BackoffOver => {
-                self.enter(NameStage::Settled);
-                self.look();
-            }
-        }
-    }
-
     /// Ends the session. `failures`: the number in a row, if the next activation has to wait.
     pub(super) fn begin_passivating(&mut self, by: PassivatedBy, failures: Option<u32>) {
         self.enter(NameStage::Passivating { failures });
@@ -199,7 +185,7 @@ impl NameActorState {
         self.enter(NameStage::Backoff);
         let holds = join_all(std::mem::take(&mut self.callers.holds));
         // An error: a backend that answers late keeps no prompt waiting any longer.
-        self.watch.backoff(timeout(HELD, holds).map(|_| ()));
+        self.wait_in_backoff(timeout(HELD, holds).map(|_| ()));
     }
 
     /// Waits before the next activation, longer after each failure in a row, and not at once with others.
@@ -211,12 +197,11 @@ impl NameActorState {
         }
         let limits = &self.cx.shared.limits;
         let doubled = limits.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        let wait =
-            doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fraction(&self.cx.cell.name, failures));
+        let wait = doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fastrand::f64());
         let wait = wait.max(Duration::from_millis(1));
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.tell(|name, tenant| FleetEvent::BackingOff { name, tenant, millis });
-        self.watch.backoff(sleep(wait));
+        self.wait_in_backoff(sleep(wait));
     }
 
     /// Goes back to a stage without a session.
@@ -225,10 +210,95 @@ impl NameActorState {
         self.enter(stage);
         self.callers.tell_passive(false);
     }
+
+    /// Waits beside the stage, and then makes the transition that the wait returns, unless the stage has ended by then or has another watch.
+    fn watch<T>(&mut self, wait: impl Future<Output = T> + Send + 'static)
+    where
+        T: FnOnce(&mut Self) + Send + 'static,
+    {
+        let (myself, kept) = (self.myself.clone(), Arc::new(()));
+        let is_kept = Arc::downgrade(&kept);
+        let task = spawn(async move {
+            let transition = wait.await;
+            let transition = move |state: &mut Self| {
+                if is_kept.strong_count() > 0 {
+                    transition(state);
+                }
+            };
+            // An error: the actor has ended, and so has its interest.
+            myself.cast(NameMessage::Step(Ok(Box::new(transition)))).ok();
+        });
+        self.watch = Some(StageWatch { _task: task, _kept: kept });
+    }
+
+    /// Watches a session between turns: whether the CLI works in the background, how long it was idle, and its end.
+    pub(super) fn watch_idle(&mut self) {
+        let NameStage::Idle(live) = &self.stage else { return };
+        let (session, kill, tell) = (live.session.clone(), self.cx.cell.kill(), self.to_admission());
+        let (idle_after, background) = (self.cx.shared.limits.idle_after, self.cx.shared.limits.background);
+        self.watch(async move {
+            let idle = async {
+                if timeout(SETTLES, session.wait_idle()).await.is_err() {
+                    tell(AdmissionMessage::Busy(true));
+                    if timeout(background, session.wait_idle()).await.is_err() {
+                        return PassivatedBy::Background;
+                    }
+                }
+                // Also if a watch before this one has told that the session is busy.
+                tell(AdmissionMessage::Busy(false));
+                sleep(idle_after).await;
+                PassivatedBy::Idle
+            };
+            let over = tokio::select! {
+                biased;
+                () = session.wait() => Some(PassivatedBy::Failure),
+                // For instance because the backend has refused an entry of the transcript.
+                () = kill.cancelled() => None,
+                by = idle => Some(by),
+            };
+            move |state: &mut Self| match over {
+                Some(PassivatedBy::Idle) if state.asked.is_some() => state.watch_idle(),
+                Some(by) => state.begin_passivating(by, None),
+                None => state.decide(),
+            }
+        });
+    }
+
+    /// Waits before the next activation.
+    fn wait_in_backoff(&mut self, wait: impl Future<Output = ()> + Send + 'static) {
+        self.watch(async move {
+            wait.await;
+            |state: &mut Self| {
+                state.enter(NameStage::Settled);
+                state.look();
+            }
+        });
+    }
 }
 
-/// A fraction from 0 to 1 that differs between names and between attempts.
-fn fraction(name: &Name, failures: u32) -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    f64::from((RandomState::new().hash_one((name, failures)) >> 32) as u32) / f64::from(u32::MAX)
+/// Keeps the identity of the session's process, each time that the session starts its CLI again.
+pub(super) fn keep_processes(cx: &NameContext, session: &Session) -> Task {
+    let (shared, cell, session) = (cx.shared.clone(), cx.cell.clone(), session.clone());
+    let mut events = session.events();
+    spawn(async move {
+        let mut recorded = session.process();
+        loop {
+            let process = session.process();
+            if process != recorded {
+                match record_process(&shared, &cell).await {
+                    Ok(()) => recorded = process,
+                    Err(NotDone::Fenced) => return,
+                    Err(NotDone::Error(error)) => {
+                        // The record of the activation still leads to the process. Tried again after the next event.
+                        tracing::warn!(name = shown(&cell.name), %error, "the process of a session could not be kept");
+                        sleep(AGAIN).await;
+                    }
+                }
+            }
+            // Also after events that were missed.
+            if events.next().await.is_none() {
+                return;
+            }
+        }
+    })
 }

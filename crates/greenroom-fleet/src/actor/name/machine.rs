@@ -15,11 +15,10 @@ use tokio_util::task::TaskTracker;
 use tracing::Span;
 
 use super::steps::look::look;
-use super::watch::{self, StageWatch};
-use super::{NameContext, NameMessage, StepEnd};
-use crate::actor::cell::NameCell;
+use super::{NameContext, NameMessage};
+use crate::actor::cell::{NameCell, StageKind};
 use crate::actor::context::FleetShared;
-use crate::actor::task::{Task, panic_text};
+use crate::actor::task::{Task, answer, panic_text};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, PassivatedBy};
 use crate::id::{Name, PromptId};
@@ -65,15 +64,15 @@ pub(super) enum NameStage {
 }
 
 impl NameStage {
-    pub(super) fn name(&self) -> &'static str {
+    fn kind(&self) -> StageKind {
         match self {
-            Self::Settled => "settled",
-            Self::Waiting => "waiting",
-            Self::Activating { .. } => "activating",
-            Self::Backoff => "backoff",
-            Self::Idle(_) => "idle",
-            Self::Running { .. } => "running",
-            Self::Passivating { .. } => "passivating",
+            Self::Settled => StageKind::Settled,
+            Self::Waiting => StageKind::Waiting,
+            Self::Activating { .. } => StageKind::Activating,
+            Self::Backoff => StageKind::Backoff,
+            Self::Idle(_) => StageKind::Idle,
+            Self::Running { .. } => StageKind::Running,
+            Self::Passivating { .. } => StageKind::Passivating,
         }
     }
 
@@ -112,8 +111,14 @@ pub(super) struct Live {
     pub(super) meter: Arc<Mutex<UsageTracker>>,
     /// The interrupts that are on their way to the CLI. No turn begins before they have arrived: they would hit that turn.
     pub(super) interrupts: TaskTracker,
-    /// Keep the identity of the session's process, and wait for a kill.
-    _watches: [Task; 2],
+    /// Keeps the identity of the session's process.
+    pub(super) _processes: Task,
+}
+
+/// The watch of a name's stage. Its transition is made only while the watch is kept.
+pub(super) struct StageWatch {
+    pub(super) _task: Task,
+    pub(super) _kept: Arc<()>,
 }
 
 /// The callers of a name, and their wishes.
@@ -149,17 +154,12 @@ impl Callers {
     }
 }
 
-pub(super) fn answer<T>(caller: oneshot::Sender<T>, answer: T) {
-    // An error: the caller waits no more.
-    caller.send(answer).ok();
-}
-
 /// The state of a name's actor.
 pub(crate) struct NameActorState {
     pub(super) myself: ActorRef<NameMessage>,
     pub(super) cx: NameContext,
     pub(super) stage: NameStage,
-    pub(super) watch: StageWatch,
+    pub(super) watch: Option<StageWatch>,
     /// The prompt that may begin now, as the last look found it.
     pub(super) next: Option<PromptRecord>,
     /// The last request to admission in this stage, unless it was withdrawn or given back.
@@ -174,22 +174,16 @@ pub(crate) struct NameActorState {
 impl NameActorState {
     pub(super) fn new(myself: ActorRef<NameMessage>, cx: NameContext) -> Self {
         Self {
-            watch: StageWatch::new(myself.clone()),
             myself,
             cx,
             stage: NameStage::Settled,
+            watch: None,
             next: None,
             asked: None,
             is_looking: false,
             callers: Callers::default(),
             failures: 0,
         }
-    }
-
-    /// A session that has come up.
-    pub(super) fn live(&self, session: Session) -> Live {
-        let watches = [watch::processes(&self.cx, &session), watch::killed(&self.myself, &self.cx.cell)];
-        Live { session, meter: Arc::default(), interrupts: TaskTracker::new(), _watches: watches }
     }
 
     /// Runs a step, and then the transition that the step returns. The step goes on if the actor fails; its panic fails the actor.
@@ -201,20 +195,17 @@ impl NameActorState {
         let step = AssertUnwindSafe(step(self.cx.shared.clone(), self.cx.cell.clone())).catch_unwind();
         let myself = self.myself.clone();
         self.cx.cell.steps.spawn(async move {
-            let end: StepEnd = match step.await {
-                Ok(transition) => Ok(Box::new(transition)),
-                Err(panic) => Err(panic_text(&*panic).to_owned()),
-            };
+            let end = step.await.map(|transition| Box::new(transition) as _);
+            let end = end.map_err(|panic| panic_text(&*panic).to_owned());
             // An error: the actor has failed, and its supervisor gives back what the step has got.
             myself.cast(NameMessage::Step(end)).ok();
         });
     }
 
     pub(super) fn enter(&mut self, stage: NameStage) {
-        tracing::trace!(stage = stage.name(), "name");
-        self.cx.cell.holdings().stage = Some((stage.name(), Instant::now()));
-        (self.stage, self.asked) = (stage, None);
-        self.watch.renew();
+        tracing::trace!(stage = ?stage.kind(), "name");
+        self.cx.cell.holdings().stage = Some((stage.kind(), Instant::now()));
+        (self.stage, self.watch, self.asked) = (stage, None, None);
         if matches!(self.stage, NameStage::Waiting) {
             self.tell(|name, tenant| FleetEvent::Waiting { name, tenant });
         }
@@ -245,13 +236,6 @@ impl NameActorState {
             return self.cx.cell.look();
         }
         self.look();
-    }
-
-    /// Another node may run the prompts for which the name waits: they need no slot here then.
-    pub(super) fn not_found(&mut self) {
-        if matches!(self.stage, NameStage::Waiting) {
-            self.look();
-        }
     }
 
     /// Looks at what waits for the name, once more if a look runs.

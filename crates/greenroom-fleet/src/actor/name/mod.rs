@@ -8,11 +8,9 @@
 mod live;
 mod machine;
 mod requests;
-mod slot;
 pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
-mod watch;
 
 use std::sync::Arc;
 
@@ -25,42 +23,32 @@ use super::cell::NameCell;
 use super::context::FleetShared;
 use crate::admission::Grant;
 use crate::error::FleetError;
-use crate::event::PassivatedBy;
 use crate::id::PromptId;
 use crate::record::PromptRecord;
 use machine::NameActorState;
-pub(crate) use requests::steer;
+pub(crate) use requests::{interrupt_turn, steer};
 
 /// A message to the actor of a name.
 pub(crate) enum NameMessage {
-    /// Something may have begun to wait. With the prompt that may begin, if it is known.
+    /// Something may have begun to wait, or may wait for this node no more. With the prompt that may begin, if it is known.
     Wake(Option<PromptId>),
-    /// The keeper has found no prompt of the name that can run on this node.
-    NotFound,
     /// Start the session, without a prompt.
     Warm(oneshot::Sender<Result<(), FleetError>>),
     /// Admission grants a slot or a turn, or wants the slot back. With the actor of admission.
     Granted(Grant, ActorId),
     /// Admission was restarted, and knows the holders of slots only.
     AskAgain,
-    /// End the session after the running turn. Answers whether there was one.
-    Passivate(oneshot::Sender<bool>),
-    /// End the session at once, for a deletion or a quarantine. Until the sender of `hold` is dropped the name stays without a
-    /// session, for five seconds at most.
-    MakeWay { hold: oneshot::Receiver<()>, done: oneshot::Sender<bool> },
+    /// End the session after the running turn. Answers whether there was one. With a `hold`, for a deletion or a quarantine, at once: until
+    /// the sender of `hold` is dropped the name stays without a session, for five seconds at most.
+    Passivate { hold: Option<oneshot::Receiver<()>>, done: oneshot::Sender<bool> },
     /// Interrupt the running turn, if it is this one. Answers whether it was.
     Interrupt { prompt: Option<PromptId>, done: oneshot::Sender<Result<bool, FleetError>> },
     /// Say something in the running turn.
     Steer { message: Box<Prompt>, done: oneshot::Sender<Result<(), FleetError>> },
-    /// The fleet drains, or the session was killed: end the session when it is idle.
+    /// The fleet drains, or has lost its lease: end the session when it is idle.
     End,
-    /// The end of a step.
+    /// The end of a step, or of a watch.
     Step(StepEnd),
-    /// The session's activity, or a timer. `u64`: the number of the stage, so that an earlier one is told apart.
-    Watched(Watched, u64),
-    /// Panics, to test that the fleet survives it.
-    #[cfg(feature = "testkit")]
-    Panic,
 }
 
 #[cfg(feature = "cluster")]
@@ -68,17 +56,6 @@ impl ractor::Message for NameMessage {}
 
 /// The end of a step: the transition that follows, or the text of a panic.
 pub(crate) type StepEnd = Result<Box<dyn FnOnce(&mut NameActorState) + Send>, String>;
-
-/// An observation of a watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watched {
-    /// The CLI works in the background, or nothing runs in it any more.
-    Busy(bool),
-    /// The session was idle or worked in the background for too long, or has ended by itself.
-    Over(PassivatedBy),
-    /// The wait after a failure, or for a deletion or a quarantine, is over.
-    BackoffOver,
-}
 
 /// The actor of a name.
 pub(crate) struct NameActor;
@@ -111,12 +88,10 @@ impl Actor for NameActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             NameMessage::Wake(next) => state.woken(next),
-            NameMessage::NotFound => state.not_found(),
             NameMessage::Warm(done) => state.warm(done),
             NameMessage::Granted(grant, admitter) => state.granted(grant, admitter),
             NameMessage::AskAgain => state.ask_again(),
-            NameMessage::Passivate(done) => state.wish_passive(done),
-            NameMessage::MakeWay { hold, done } => state.make_way(hold, done),
+            NameMessage::Passivate { hold, done } => state.wish_passive(hold, done),
             NameMessage::Interrupt { prompt, done } => state.interrupt(prompt, done),
             NameMessage::Steer { message, done } => steer(&state.cx.cell, *message, done),
             NameMessage::End => state.end(),
@@ -124,9 +99,6 @@ impl Actor for NameActor {
                 let transition = end.map_err(|text| format!("a step panicked: {text}"))?;
                 transition(state);
             }
-            NameMessage::Watched(what, number) => state.watched(what, number),
-            #[cfg(feature = "testkit")]
-            NameMessage::Panic => panic!("told to panic"),
         }
         Ok(())
     }

@@ -1,11 +1,17 @@
-//! The requests to a name from outside, and what the fleet tells it.
+//! The requests to a name from outside, and its requests to admission, for a slot and for turns.
 
-use greenroom::Prompt;
+use greenroom::{Prompt, Session};
+use ractor::ActorId;
 use tokio::sync::oneshot;
 
-use super::machine::{NameActorState, NameStage, answer};
+use super::machine::{NameActorState, NameStage, SlotRequest};
+use crate::actor::admitter::AdmitterMessage;
 use crate::actor::cell::NameCell;
+use crate::actor::context::shown;
+use crate::actor::task::answer;
+use crate::admission::{AdmissionMessage, Grant, Want};
 use crate::error::FleetError;
+use crate::event::PassivatedBy;
 use crate::id::PromptId;
 
 impl NameActorState {
@@ -17,23 +23,21 @@ impl NameActorState {
         self.look();
     }
 
-    /// Ends the session at once. The name is not activated until the sender of `hold` is dropped.
-    pub(super) fn make_way(&mut self, hold: oneshot::Receiver<()>, done: oneshot::Sender<bool>) {
-        self.callers.holds.push(hold);
-        self.cx.cell.kill().cancel();
-        self.wish_passive(done);
-        if matches!(self.stage, NameStage::Settled | NameStage::Waiting) {
-            self.decide();
+    /// Ends the session after the running turn, or with a `hold` at once. The name is not activated until the sender of `hold` is dropped.
+    pub(super) fn wish_passive(&mut self, hold: Option<oneshot::Receiver<()>>, done: oneshot::Sender<bool>) {
+        let is_held = hold.is_some();
+        if is_held {
+            self.cx.cell.kill().cancel();
         }
-    }
-
-    pub(super) fn wish_passive(&mut self, done: oneshot::Sender<bool>) {
+        self.callers.holds.extend(hold);
         self.callers.passive.push(done);
-        match self.stage {
-            NameStage::Idle(_) => self.decide(),
-            // There is no session. Prompts that wait go on waiting, for their turn.
-            NameStage::Settled | NameStage::Waiting | NameStage::Backoff => self.callers.tell_passive(false),
-            _ => {}
+        // Without a session there is nothing to end. Prompts that wait go on waiting, for their turn.
+        if matches!(self.stage, NameStage::Settled | NameStage::Waiting | NameStage::Backoff) {
+            self.callers.tell_passive(false);
+        }
+        let is_between = matches!(self.stage, NameStage::Settled | NameStage::Waiting);
+        if matches!(self.stage, NameStage::Idle(_)) || (is_between && is_held) {
+            self.decide();
         }
     }
 
@@ -54,20 +58,119 @@ impl NameActorState {
         interrupt.cancel();
         let (session, on_its_way) = (live.session.clone(), live.interrupts.token());
         self.step(async move |_, _| {
-            let interrupted = session.interrupt().await;
-            answer(done, interrupted.map(|_| true).map_err(FleetError::Session));
+            interrupt_turn(&session, done).await;
             drop(on_its_way);
             Self::decide
         });
     }
 
-    /// The name is not activated here any more, or its session was killed.
+    /// The name is not activated here any more.
     pub(super) fn end(&mut self) {
         if self.is_ending() && matches!(self.stage, NameStage::Backoff) {
             self.enter(NameStage::Settled);
         }
         self.decide();
     }
+
+    /// Tells admission, also from a task.
+    pub(super) fn to_admission(&self) -> impl Fn(AdmissionMessage) + use<> {
+        let (name, myself) = (self.cx.cell.name.clone(), self.myself.clone());
+        let admission = self.cx.admission.clone();
+        move |message| admission.send(AdmitterMessage::Of(name.clone(), message, myself.clone()))
+    }
+
+    pub(super) fn tell_admission(&self, message: AdmissionMessage) {
+        self.to_admission()(message);
+    }
+
+    pub(super) fn free_slot(&self) {
+        self.cx.cell.holdings().slot = false;
+        self.tell_admission(AdmissionMessage::Freed);
+    }
+
+    /// Asks admission for the turn of the next prompt, or for a slot alone.
+    pub(super) fn ask(&mut self) {
+        let order = self.next.as_ref().map(|prompt| prompt.order);
+        let (name, tenant) = (shown(&self.cx.cell.name), self.cx.cell.holdings().tenant.clone());
+        let live = self.stage.live().is_some();
+        let span = tracing::info_span!("admission", name, tenant, turn = order.is_some(), live);
+        let want = if order.is_some() { Want::Turn } else { Want::Warm };
+        self.tell_admission(AdmissionMessage::Ask { tenant, want, order });
+        self.asked = Some(SlotRequest { order, _span: span });
+    }
+
+    /// Takes the request back, if there is one. Admission may have one of the stage before.
+    pub(super) fn withdraw(&mut self) {
+        self.asked = None;
+        self.tell_admission(AdmissionMessage::Withdraw);
+    }
+
+    pub(super) fn granted(&mut self, grant: Grant, admitter: ActorId) {
+        let admission = &self.cx.admission;
+        if !admission.is_current(admitter) {
+            // A later admission does not know of it: the name asks again.
+            return;
+        }
+        match (grant, &self.stage) {
+            (Grant::Activate, NameStage::Waiting) => {
+                let turn = self.asked.as_ref().is_some_and(|request| request.order.is_some());
+                if admission.take_slot(&self.cx.cell, admitter) {
+                    self.activate(turn);
+                }
+            }
+            // Admission was restarted, and has heard the name ask twice: it learns where the name stands.
+            (Grant::Activate, _) if self.cx.cell.holdings().slot => self.ask_again(),
+            // The name wants nothing any more, and its `Withdraw` is on its way.
+            (Grant::Activate, _) => self.tell_admission(AdmissionMessage::Freed),
+            (Grant::Turn, NameStage::Idle(live)) if live.interrupts.is_empty() => {
+                if let Some(live) = self.stage.take_live() {
+                    self.begin_turn(live);
+                }
+            }
+            (Grant::Passivate, NameStage::Idle(_)) => {
+                self.begin_passivating(PassivatedBy::Eviction, None);
+            }
+            // An interrupt on its way would hit the turn: the name asks again when the interrupt has arrived.
+            (Grant::Turn, stage) => {
+                if matches!(stage, NameStage::Idle(_)) {
+                    self.asked = None;
+                }
+                self.tell_admission(AdmissionMessage::TurnEnded);
+            }
+            (Grant::Passivate, _) => {}
+        }
+    }
+
+    /// Admission was restarted: it knows which names hold a slot, and counts each of them as starting or running.
+    pub(super) fn ask_again(&mut self) {
+        if !self.cx.cell.holdings().slot {
+            // Told again: while admission was restarted, nobody may have heard of it.
+            self.tell_admission(AdmissionMessage::Freed);
+        }
+        if self.stage.live().is_some() {
+            // Told again: the session may have come up while admission was restarted.
+            self.tell_admission(AdmissionMessage::Started);
+        }
+        match &self.stage {
+            NameStage::Waiting => self.ask(),
+            // Else its next request, which comes before the slot is free, would count for the session that ends.
+            NameStage::Passivating { .. } => self.tell_admission(AdmissionMessage::Leaving),
+            NameStage::Idle(_) => {
+                self.asked = None;
+                self.tell_admission(AdmissionMessage::TurnEnded);
+                // Tells again if the session is busy.
+                self.watch_idle();
+                self.decide();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Interrupts the turn of a session.
+pub(crate) async fn interrupt_turn(session: &Session, done: oneshot::Sender<Result<bool, FleetError>>) {
+    let interrupted = session.interrupt().await;
+    answer(done, interrupted.map(|_| true).map_err(FleetError::Session));
 }
 
 /// Says something in the running turn.

@@ -1,5 +1,7 @@
 //! Turns of a session whose CLI the test plays, written down over a backend with faults.
 
+mod large;
+
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -7,18 +9,17 @@ use greenroom::{NoArgs, Session, ToolServer};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::actor::stage::joined;
-use crate::actor::turn_stage::*;
-use crate::backend::{
-    Backend, Channels, Commit, Committed, Lane, MemoryBackend, Reply, Requests, Rows, Wanted,
-};
-use crate::error::{BackendError, BackendErrorKind};
+use crate::actor::task::spawn;
+use crate::backend::{Backend, MemoryBackend, Requests};
+use crate::error::BackendErrorKind;
 use crate::face::turn::FleetTurn;
 use crate::face::turn::tests::{rest, short};
 use crate::id::*;
 use crate::limits::FleetLimits;
 use crate::record::*;
 use crate::request::*;
+use crate::stage::joined;
+use crate::stage::turn::*;
 use crate::testkit::{Fault, FaultedBackend};
 
 async fn read(turn: &mut FleetTurn, count: usize) -> Vec<String> {
@@ -36,7 +37,7 @@ async fn complete_messages_are_numbered_and_durable_before_they_are_shown() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     played.say_part("a");
     assert_eq!(read(&mut turn, 1).await, ["part a"]);
@@ -62,7 +63,7 @@ async fn complete_messages_are_numbered_and_durable_before_they_are_shown() {
     assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3]);
     let first: Value = serde_json::from_str(&kept[0].json).unwrap();
     assert_eq!(first["message"], said("ab")["message"]);
-    assert_eq!(shared.hub.slots(), 0);
+    assert_eq!(shared.hub.audiences(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +102,7 @@ async fn a_fenced_owner_writes_and_shows_nothing_more() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     played.say("mine");
     assert_eq!(read(&mut turn, 1).await, ["1 assistant"]);
@@ -131,7 +132,7 @@ async fn a_node_without_a_lease_stops_writing_while_the_backend_is_away() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, _prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
     played.say("never kept");
     backend.wait_for_hanging(1).await;
@@ -210,7 +211,7 @@ async fn a_backend_that_hangs_delays_no_tool_call_and_no_message_is_lost() {
     let clock = ToolServer::new("clock", "1.0.0").tool("now", "The time", async |_: NoArgs| "noon");
     let mut played = Played::start_with(Session::builder().mcp_server(clock)).await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
     played.say("0");
     backend.wait_for_hanging(1).await;
@@ -271,7 +272,7 @@ async fn the_next_batch_is_read_while_one_is_kept() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     backend.plan(|request| if request.method == "append" { Fault::HangReply } else { Fault::Pass });
     played.say("1");
@@ -297,7 +298,7 @@ async fn one_batch_is_read_ahead_while_the_backend_hangs() {
         let begun = BegunTurn::new(&shared, "a").await;
         let mut played = Played::start().await;
         let (writing, prompt) = played.run(&begun, 0).await;
-        let writing = spawned(writing);
+        let writing = spawn(writing);
         backend.plan(|request| if request.method == "append" { Fault::Hang } else { Fault::Pass });
         played.say(&text);
         backend.wait_for_hanging(1).await;
@@ -322,7 +323,7 @@ async fn messages_read_ahead_are_dropped_when_the_owner_is_fenced() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, _prompt) = played.run(&begun, 0).await;
-    let writing = spawned(writing);
+    let writing = spawn(writing);
     let mut turn = FleetTurn::new(shared.clone(), begun.prompt, false);
     backend.fault_next("append", Fault::HangReply);
     played.say("kept");
@@ -338,77 +339,4 @@ async fn messages_read_ahead_are_dropped_when_the_owner_is_fenced() {
     assert!(matches!(writing.await.unwrap(), Err(NotDone::Fenced)));
     assert_eq!(rest(&mut turn).await, ["1 assistant"]);
     assert_eq!(begun.kept().await.len(), 1);
-}
-
-/// A backend that is up, and never carries out a commit with this many bytes in time.
-struct Hasty(MemoryBackend, usize);
-
-impl Backend for Hasty {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-
-    fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows> {
-        self.0.read(lane, wanted)
-    }
-
-    fn commit(&self, lane: Lane, commit: Commit) -> Reply<'_, Committed> {
-        let bytes: usize = commit.writes.values().flatten().map(Vec::len).sum();
-        if bytes < self.1 {
-            return self.0.commit(lane, commit);
-        }
-        let error = BackendError::new(BackendErrorKind::Unavailable, "the statement took too long");
-        Box::pin(async { Err(error) })
-    }
-
-    fn channels(&self) -> &Channels {
-        self.0.channels()
-    }
-
-    fn default_folder(&self) -> Option<std::path::PathBuf> {
-        self.0.default_folder()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_message_that_always_takes_too_long_is_a_gap_and_the_turn_goes_on() {
-    let shared = fleet_on(Hasty(MemoryBackend::new(), 3 << 20)).await;
-    let begun = BegunTurn::new(&shared, "a").await;
-    let mut played = Played::start().await;
-    let (writing, prompt) = played.run(&begun, 0).await;
-    played.say("before");
-    played.say(&"x".repeat(4 << 20));
-    played.say("after");
-    played.cli.finish_turn(&prompt, "done");
-    let began = tokio::time::Instant::now();
-    let written =
-        tokio::time::timeout(shared.limits.lease * 10, writing).await.expect("it is repeated for ever");
-    assert_eq!(written.unwrap().text(), Some("done"));
-    assert!(began.elapsed() > shared.limits.lease, "a backend that is away for a moment loses no message");
-    let kept = begun.kept().await;
-    assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    let second: Value = serde_json::from_str(&kept[1].json).unwrap();
-    assert_eq!(second["type"], NOT_KEPT);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_large_batch_that_was_kept_without_a_reply_fences_nobody() {
-    let backend = FaultedBackend::new(Hasty(MemoryBackend::new(), usize::MAX));
-    let shared = fleet_on(backend.clone()).await;
-    let begun = BegunTurn::new(&shared, "a").await;
-    let mut played = Played::start().await;
-    let (writing, prompt) = played.run(&begun, 0).await;
-    let (began, silent) = (tokio::time::Instant::now(), shared.limits.lease * 3);
-    backend.plan(move |request| match request.method {
-        "append" if began.elapsed() < silent => Fault::LoseReply,
-        _ => Fault::Pass,
-    });
-    played.say("before");
-    played.say(&"x".repeat(2 << 20));
-    played.say("after");
-    played.cli.finish_turn(&prompt, "done");
-    assert_eq!(writing.await.unwrap().text(), Some("done"));
-    let kept = begun.kept().await;
-    assert_eq!(kept.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    assert!(kept.iter().all(|message| !message.json.contains(NOT_KEPT)), "a message that was kept is a gap");
 }

@@ -7,57 +7,64 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
 use super::{FleetMessage, FleetState, NameChild};
-use crate::actor::admitter::{Admitter, AdmitterArguments, AdmitterMessage, Holder};
+use crate::actor::admitter::{Admitter, AdmitterMessage};
 use crate::actor::cell::NameCell;
+use crate::actor::context::{FleetShared, shown};
 use crate::actor::keeper::Keeper;
-use crate::actor::name::steps::release::give_back;
-use crate::actor::name::{NameActor, NameContext, NameMessage};
+use crate::actor::name::steps::give_back;
+use crate::actor::name::{NameActor, NameContext, NameMessage, interrupt_turn, steer};
+use crate::actor::task::answer;
+use crate::admission::Admission;
 use crate::event::FleetEvent;
 use crate::id::Name;
 use crate::record::PromptRecord;
 
-/// Restarts of admission and keeper within [`RESTART_PERIOD`], after which the fleet ends.
+/// Restarts of admission within [`RESTART_PERIOD`], after which the fleet ends.
 const RESTARTS: usize = 10;
 const RESTART_PERIOD: Duration = Duration::from_secs(60);
 
 type Handled = Result<(), ActorProcessingErr>;
 
+/// Starts the keeper of a fleet.
+pub(super) fn start_keeper(shared: &Arc<FleetShared>, fleet: &ActorRef<FleetMessage>) -> Keeper {
+    let (wake, send) = (fleet.clone(), fleet.clone());
+    let wake = move |prompts: Vec<PromptRecord>| {
+        // An error: the fleet has ended.
+        wake.cast(FleetMessage::Wake(prompts)).ok();
+    };
+    let send = move |name, message| {
+        // An error: the fleet has ended.
+        send.cast(FleetMessage::To { name, message: Box::new(message), start: false }).ok();
+    };
+    Keeper::start(shared.clone(), Arc::new(wake), Arc::new(send))
+}
+
 impl FleetState {
     pub(super) async fn start_admission(&mut self) -> Handled {
         self.admission.connect(None);
-        let held = |child: &NameChild| {
+        let shared = &self.shared;
+        let mut admission =
+            Admission::new(shared.limits.clone(), shared.quotas.clone(), shared.default_quota.clone());
+        for child in self.names.values() {
             let holdings = child.cell.holdings();
-            holdings.slot.then(|| Holder {
-                name: child.cell.name.clone(),
-                tenant: holdings.tenant.clone(),
-                starting: holdings.session.is_none(),
-            })
-        };
-        let holders = self.names.values().filter_map(held).collect();
-        let arguments = AdmitterArguments { shared: self.shared.clone(), holders };
-        let (admitter, _) = Actor::spawn_linked(None, Admitter, arguments, self.myself.get_cell()).await?;
-        self.admission.connect(Some(admitter));
-        for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
-            // An error: the actor has ended, and holds nothing.
-            actor.cast(NameMessage::AskAgain).ok();
+            if holdings.slot {
+                admission.holds(&child.cell.name, &holdings.tenant, holdings.session.is_none());
+            }
         }
+        if shared.draining.is_cancelled() {
+            admission.set_draining();
+        }
+        let (admitter, _) = Actor::spawn_linked(None, Admitter, admission, self.myself.get_cell()).await?;
+        self.admission.connect(Some(admitter));
+        self.tell_names(|| NameMessage::AskAgain);
         Ok(())
     }
 
-    pub(super) async fn start_keeper(&mut self) -> Handled {
-        let (wake, send) = (self.myself.clone(), self.myself.clone());
-        let wake = move |prompts: Vec<PromptRecord>| {
-            // An error: the fleet has ended.
-            wake.cast(FleetMessage::Wake(prompts)).ok();
-        };
-        let send = move |name, message| {
-            // An error: the fleet has ended.
-            send.cast(FleetMessage::To { name, message: Box::new(message), start: false }).ok();
-        };
-        let (shared, myself) = (self.shared.clone(), self.myself.get_cell());
-        let keeper = Keeper::spawn(shared, Arc::new(wake), Arc::new(send), myself).await?;
-        self.keeper = Some(keeper);
-        Ok(())
+    pub(super) fn tell_names(&self, message: fn() -> NameMessage) {
+        for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
+            // An error: the actor has ended, and holds nothing.
+            actor.cast(message()).ok();
+        }
     }
 
     /// Starts a name with a prompt that may begin, or wakes it.
@@ -87,7 +94,6 @@ impl FleetState {
             return Ok(());
         }
         if matches!(message, NameMessage::Wake(_)) {
-            // A keeper that is being started again looks at everything.
             self.keeper.iter().for_each(|keeper| keeper.hint(name.clone()));
             return Ok(());
         }
@@ -117,23 +123,21 @@ impl FleetState {
         if let Some(name) = self.by_actor.remove(&id) {
             return self.name_ended(name, failed).await;
         }
-        let is_keeper = self.keeper.as_ref().is_some_and(|keeper| keeper.id() == id);
-        if !(is_keeper || self.admission.is_current(id)) || self.left() {
+        if !self.admission.is_current(id) || self.left() {
             return Ok(());
         }
-        let child = if is_keeper { "keeper" } else { "admission" };
         let why = failed.unwrap_or_else(|| "it stopped".to_owned());
-        tracing::error!(child, why, "an actor of the fleet has failed");
+        tracing::error!(why, "the admission of the fleet has failed");
         let now = Instant::now();
         self.restarts.retain(|at| now.duration_since(*at) < RESTART_PERIOD);
         self.restarts.push(now);
         if self.restarts.len() > RESTARTS {
-            let why = format!("the fleet's {child} failed too often, the last time because: {why}");
+            let why = format!("the fleet's admission failed too often, the last time because: {why}");
             self.shared.tell(FleetEvent::Failed { why: why.clone() });
             return Err(why.into());
         }
-        self.shared.tell(FleetEvent::ActorRestarted { actor: child.to_owned(), why });
-        if is_keeper { self.start_keeper().await } else { self.start_admission().await }
+        self.shared.tell(FleetEvent::ActorRestarted { actor: "admission".to_owned(), why });
+        self.start_admission().await
     }
 
     async fn name_ended(&mut self, name: Name, failed: Option<String>) -> Handled {
@@ -143,7 +147,7 @@ impl FleetState {
         let Some(why) = failed else {
             return self.given_back(name).await;
         };
-        tracing::error!(why, name = crate::actor::context::shown(&name), "the actor of a name has failed");
+        tracing::error!(why, name = shown(&name), "the actor of a name has failed");
         self.shared.tell(FleetEvent::ActorRestarted { actor: format!("name {name}"), why });
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
         self.shared.tasks.spawn(async move {
@@ -162,10 +166,7 @@ impl FleetState {
         let Some(child) = self.names.remove(&name) else { return Ok(()) };
         self.shared.awake().remove(&name);
         child.cell.holdings().slot = false;
-        for done in child.passive {
-            // An error: the caller waits no more.
-            done.send(true).ok();
-        }
+        child.passive.into_iter().for_each(|done| answer(done, true));
         self.admission.send(AdmitterMessage::Gone(name.clone()));
         if child.cell.is_dirty() && self.draining.is_none() {
             return self.start_name(name, None).await.map(drop);
@@ -180,10 +181,34 @@ impl FleetState {
         use crate::testkit::FleetFault;
         match fault {
             FleetFault::Admission => self.admission.send(AdmitterMessage::Panic),
-            FleetFault::Keeper => self.keeper.iter().for_each(Keeper::panic),
-            FleetFault::Name(name) => self.send(name, NameMessage::Panic, false).await?,
+            FleetFault::Name(name) => {
+                let failed = NameMessage::Step(Err("told to panic".to_owned()));
+                self.send(name, failed, false).await?;
+            }
             FleetFault::Supervisor => return Err("told to fail".into()),
         }
         Ok(())
+    }
+}
+
+impl NameChild {
+    /// Carries a request out in place of an actor that has failed: its turn goes on. Messages that are no requests are dropped: the next
+    /// actor looks for itself.
+    fn stand_in(&mut self, message: NameMessage) {
+        match message {
+            // Answered when the session is gone. It ends after its turn in any case.
+            NameMessage::Passivate { hold, done } => {
+                if hold.is_some() {
+                    self.cell.kill().cancel();
+                }
+                self.passive.push(done);
+            }
+            NameMessage::Interrupt { prompt, done } => {
+                let Some(session) = self.cell.in_turn(prompt) else { return answer(done, Ok(false)) };
+                self.cell.steps.spawn(async move { interrupt_turn(&session, done).await });
+            }
+            NameMessage::Steer { message, done } => steer(&self.cell, *message, done),
+            _ => {}
+        }
     }
 }

@@ -13,28 +13,22 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::FleetMessage;
-use super::FleetState;
+use super::{FleetMessage, FleetState};
 use crate::actor::admitter::AdmitterMessage;
 use crate::actor::name::NameMessage;
-use crate::actor::task::Task;
+use crate::actor::retry::{NotDone, repeat};
+use crate::actor::task::{Task, spawn};
 use crate::backend::Requests;
 use crate::event::FleetEvent;
 
 /// The time that is kept for sessions whose turn is cut off, at most.
 const CUT: Duration = Duration::from_secs(5);
 
-/// A moment of the drain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DrainStep {
-    Cut,
-    /// The deadline has passed, or the node has left its backend.
-    Over,
-}
-
 /// A drain in progress.
+#[derive(Default)]
 pub(super) struct Draining {
-    deadline: Instant,
+    /// `None` until the drain has begun.
+    deadline: Option<Instant>,
     done: Vec<oneshot::Sender<()>>,
     timers: Option<Task>,
     /// The node is leaving.
@@ -45,45 +39,36 @@ impl FleetState {
     /// Takes no more prompts, and ends all sessions by the deadline. The first deadline counts, unless a later call has an
     /// earlier one.
     pub(super) fn drain(&mut self, deadline: Instant, done: Option<oneshot::Sender<()>>) {
-        if let Some(draining) = &mut self.draining {
-            draining.done.extend(done);
-            if draining.deadline <= deadline || draining.leaving.is_some() {
-                return;
-            }
-            draining.deadline = deadline;
-        } else {
-            let done = done.into_iter().collect();
-            self.draining = Some(Draining { deadline, done, timers: None, leaving: None });
-            self.shared.draining.cancel();
-            self.shared.tell(FleetEvent::Draining);
-            self.admission.send(AdmitterMessage::Drain);
-            self.end_names();
+        let draining = self.draining.get_or_insert_default();
+        draining.done.extend(done);
+        if draining.leaving.is_some() || draining.deadline.is_some_and(|earlier| earlier <= deadline) {
+            return;
         }
+        let is_new = draining.deadline.replace(deadline).is_none();
         let left = deadline.saturating_duration_since(Instant::now());
         let kept = (left / 3).min(CUT);
         let myself = self.myself.clone();
-        let timers = Task::spawn(async move {
-            for (before, step) in [(kept, DrainStep::Cut), (Duration::ZERO, DrainStep::Over)] {
+        draining.timers = Some(spawn(async move {
+            for (before, step) in [(kept, FleetMessage::Cut), (Duration::ZERO, FleetMessage::Over)] {
                 tokio::time::sleep_until(deadline - before).await;
                 // An error: the fleet has ended.
-                myself.cast(FleetMessage::DrainStep(step)).ok();
+                myself.cast(step).ok();
             }
-        });
-        if let Some(draining) = &mut self.draining {
-            draining.timers = Some(timers);
+        }));
+        if is_new {
+            self.shared.draining.cancel();
+            self.shared.tell(FleetEvent::Draining);
+            self.admission.send(AdmitterMessage::Drain);
+            self.tell_names(|| NameMessage::End);
         }
         self.check_drained();
     }
 
-    pub(super) fn drain_step(&mut self, step: DrainStep) {
-        match step {
-            DrainStep::Cut => self.names.values().for_each(|child| child.cell.cut()),
-            DrainStep::Over => {
-                // Dropped: that tells the callers.
-                self.draining.iter_mut().for_each(|draining| draining.done.clear());
-                self.myself.stop(None);
-            }
-        }
+    /// The drain is over.
+    pub(super) fn drained(&mut self) {
+        // Dropped: that tells the callers.
+        self.draining.iter_mut().for_each(|draining| draining.done.clear());
+        self.myself.stop(None);
     }
 
     /// The node has lost its lease: its sessions end at once, and nothing is written.
@@ -91,15 +76,8 @@ impl FleetState {
         tracing::error!("the fleet's node has lost its lease, and ends its sessions");
         self.shared.tell(FleetEvent::LeaseLost { node: self.shared.node });
         self.names.values().for_each(|child| child.cell.kill().cancel());
-        self.end_names();
+        self.tell_names(|| NameMessage::End);
         self.drain(Instant::now() + self.shared.limits.drain, None);
-    }
-
-    fn end_names(&self) {
-        for actor in self.names.values().filter_map(|child| child.actor.as_ref()) {
-            // An error: the actor has ended, and holds nothing.
-            actor.cast(NameMessage::End).ok();
-        }
     }
 
     /// Leaves the backend, once no name is left.
@@ -109,20 +87,17 @@ impl FleetState {
             return;
         }
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
-        draining.leaving = Some(Task::spawn(async move {
-            if shared.lost.is_cancelled() {
-                // Every session has ended, and nothing was written for it.
-                super::leave(&shared).await;
-            } else {
-                match crate::actor::retry::repeat(&shared, || shared.backend.leave(shared.node)).await {
-                    Ok(()) => shared.tell(FleetEvent::Left { node: shared.node }),
-                    Err(error) => {
-                        tracing::warn!(?error, "the fleet's node could not leave; its lease runs out");
-                    }
+        draining.leaving = Some(spawn(async move {
+            match repeat(&shared, || shared.backend.leave(shared.node)).await {
+                Ok(()) => shared.tell(FleetEvent::Left { node: shared.node }),
+                // Every session has ended, and nothing is written for it.
+                Err(NotDone::Fenced) => super::leave(&shared).await,
+                Err(NotDone::Error(error)) => {
+                    tracing::warn!(%error, "the fleet's node could not leave; its lease runs out");
                 }
             }
             // An error: the fleet has ended.
-            myself.cast(FleetMessage::DrainStep(DrainStep::Over)).ok();
+            myself.cast(FleetMessage::Over).ok();
         }));
     }
 

@@ -9,13 +9,11 @@
 //! | actor of a name | it is passive; started again if a message came meanwhile |
 //! | actor of a name that failed | its running step is awaited, what it holds is given back, and it is started again |
 //! | admission | started again with the names that hold a slot |
-//! | keeper | started again |
 //!
-//! Admission and keeper may fail ten times in a minute; after that the fleet ends.
+//! Admission may fail ten times in a minute; after that the fleet ends. The keeper is no actor: a step of it that fails is repeated.
 
 mod children;
 mod drain;
-mod stand_in;
 #[cfg(test)]
 mod tests;
 
@@ -34,8 +32,8 @@ use super::cell::NameCell;
 use super::context::FleetShared;
 use super::keeper::Keeper;
 use super::name::NameMessage;
-use super::name::steps::release::give_back;
-use super::task::Task;
+use super::name::steps::give_back;
+use super::task::{Task, spawn};
 use crate::admission::Counts;
 use crate::backend::Requests;
 use crate::event::FleetEvent;
@@ -58,8 +56,10 @@ pub(crate) enum FleetMessage {
     Abandoned,
     /// The node has lost its lease.
     LeaseLost,
-    /// A step of the drain is due.
-    DrainStep(drain::DrainStep),
+    /// The rest of the time to drain is for sessions whose turn is cut off.
+    Cut,
+    /// The deadline of the drain has passed, or the node has left its backend.
+    Over,
     /// Panics in an actor, to test that the fleet survives it.
     #[cfg(feature = "testkit")]
     Inject(crate::testkit::FleetFault),
@@ -89,16 +89,15 @@ pub(crate) struct FleetState {
     shared: Arc<FleetShared>,
     myself: ActorRef<FleetMessage>,
     admission: AdmissionLink,
+    /// `None`: the end was told.
     keeper: Option<Keeper>,
     names: HashMap<Name, NameChild>,
     by_actor: HashMap<ActorId, Name>,
-    /// Moments of the latest restarts of admission and keeper.
+    /// Moments of the latest restarts of admission.
     restarts: Vec<Instant>,
     draining: Option<drain::Draining>,
     /// Tells when the lease is lost, and when an operator asks the node to drain.
     _lease: Task,
-    /// The end was told.
-    over: bool,
 }
 
 impl Drop for FleetState {
@@ -111,7 +110,7 @@ impl FleetState {
     /// Tells the end of the fleet, however it ended. After a drain nothing is left; a supervisor that failed or was killed leaves
     /// sessions, which end at once. Does nothing the second time.
     fn end(&mut self) {
-        if std::mem::replace(&mut self.over, true) {
+        if self.keeper.take().is_none() {
             return;
         }
         let shared = self.shared.clone();
@@ -185,32 +184,27 @@ impl Actor for FleetSupervisor {
         shared: Arc<FleetShared>,
     ) -> Result<FleetState, ActorProcessingErr> {
         let (lost, asked, actor) = (shared.lost.clone(), shared.asked_to_drain.clone(), myself.clone());
-        let lease = Task::spawn(async move {
-            tokio::select! {
-                () = lost.cancelled() => {}
-                () = asked.cancelled() => {
-                    // An error: the fleet has ended.
-                    actor.cast(FleetMessage::Abandoned).ok();
-                    lost.cancelled().await;
-                }
+        let lease = spawn(async move {
+            if lost.run_until_cancelled(asked.cancelled()).await.is_some() {
+                // An error: the fleet has ended.
+                actor.cast(FleetMessage::Abandoned).ok();
             }
+            lost.cancelled().await;
             // An error: the fleet has ended.
             actor.cast(FleetMessage::LeaseLost).ok();
         });
         let mut state = FleetState {
+            keeper: Some(children::start_keeper(&shared, &myself)),
             shared,
             myself,
             admission: AdmissionLink::default(),
-            keeper: None,
             names: HashMap::new(),
             by_actor: HashMap::new(),
             restarts: Vec::new(),
             draining: None,
             _lease: lease,
-            over: false,
         };
         state.start_admission().await?;
-        state.start_keeper().await?;
         state.shared.tell(FleetEvent::Joined { node: state.shared.node });
         Ok(state)
     }
@@ -231,12 +225,10 @@ impl Actor for FleetSupervisor {
             FleetMessage::GivenBack(name) => state.given_back(name).await?,
             FleetMessage::Counts(reply) => state.admission.send(AdmitterMessage::Counts(reply)),
             FleetMessage::Drain { deadline, done } => state.drain(deadline, Some(done)),
-            FleetMessage::Abandoned => {
-                let deadline = Instant::now() + state.shared.limits.drain;
-                state.drain(deadline, None);
-            }
+            FleetMessage::Abandoned => state.drain(Instant::now() + state.shared.limits.drain, None),
             FleetMessage::LeaseLost => state.fence(),
-            FleetMessage::DrainStep(step) => state.drain_step(step),
+            FleetMessage::Cut => state.names.values().for_each(|child| child.cell.cut()),
+            FleetMessage::Over => state.drained(),
             #[cfg(feature = "testkit")]
             FleetMessage::Inject(fault) => state.inject(fault).await?,
         }

@@ -1,9 +1,9 @@
 //! The end of a fleet, for moments that no fleet can be stopped at.
 
 use super::*;
-use crate::actor::stage::joined;
 use crate::backend::MemoryBackend;
 use crate::limits::FleetLimits;
+use crate::stage::joined;
 
 /// A step hangs where neither a kill nor a lost lease ends it: in the profile, or on a disk.
 #[tokio::test(start_paused = true)]

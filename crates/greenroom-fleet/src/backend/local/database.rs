@@ -67,6 +67,11 @@ impl OpenDatabase {
         })
     }
 
+    /// False once something has panicked in it: what redb has in memory may be spoilt.
+    pub(super) fn is_sound(&self) -> bool {
+        !self.has_panicked.load(Ordering::SeqCst)
+    }
+
     /// True once the file is to be closed, or opened again: a long read ends.
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::SeqCst)
@@ -122,17 +127,16 @@ fn prepare(database: &Database, shown: &str) -> Result<()> {
     match read.open_table(ROWS) {
         Ok(table) => {
             let version = table.get(FORMAT_KEY).map_err(failed)?;
-            match version.as_ref().map(|version| version.value()) {
-                Some(FORMAT) => Ok(()),
-                found => Err(of_another_format(shown, found)),
-            }
+            let version = version.as_ref().map_or(b"unknown".as_slice(), |version| version.value());
+            let is_known = version == FORMAT.to_string().as_bytes();
+            is_known.then_some(()).ok_or_else(|| of_another_format(shown, version))
         }
         Err(TableError::TableDoesNotExist(_)) => {
             let tables = read.list_tables().map_err(failed)?.count();
             if tables + read.list_multimap_tables().map_err(failed)?.count() > 0 {
                 return Err(of_another_program(shown));
             }
-            alone(database, |rows| rows.put(FORMAT_KEY, FORMAT))
+            alone(database, |rows| rows.put(FORMAT_KEY, FORMAT.to_string().as_bytes()))
         }
         Err(TableError::TableTypeMismatch { .. } | TableError::TableIsMultimap(_)) => {
             Err(of_another_program(shown))
@@ -159,7 +163,7 @@ pub(super) fn transact(database: &Database, commits: &[Commit]) -> Result<Vec<Re
     for commit in commits {
         answers.push(match sums(&rows, commit) {
             Ok(Some(sums)) => {
-                written |= !commit.is_empty();
+                written |= !commit.writes.is_empty() || !commit.additions.is_empty();
                 write(&mut rows, commit, sums)?;
                 Ok(Committed::Done)
             }

@@ -22,11 +22,12 @@ const SECTOR: usize = 512;
 /// cut at any moment leaves:
 ///
 /// ```
+/// use std::io::ErrorKind;
 /// use std::time::{Duration, SystemTime};
 ///
 /// use greenroom::Session;
 /// use greenroom_fleet::backend::LocalBackend;
-/// use greenroom_fleet::testkit::{DiskFault, SimulatedDisk};
+/// use greenroom_fleet::testkit::SimulatedDisk;
 /// use greenroom_fleet::{Fleet, FleetPrompt};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -42,7 +43,7 @@ const SECTOR: usize = 512;
 /// let prompt = fleet.session("customer-42")?.prompt(reminder).await?.prompt_id();
 /// let accepted = disk.moment();
 ///
-/// disk.fail(DiskFault::Full);
+/// disk.fail(ErrorKind::StorageFull);
 /// let error = fleet.session("customer-42")?.prompt("And my chair?").await.unwrap_err();
 /// assert!(error.to_string().contains("make room on its disk"), "{error}");
 ///
@@ -60,26 +61,14 @@ pub struct SimulatedDisk {
     lock: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// The way in which a [`SimulatedDisk`] fails: writes and syncs get the error, and reads go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DiskFault {
-    /// No room is left: `ENOSPC`.
-    Full,
-    /// The disk cannot be written: `EROFS`.
-    ReadOnly,
-    /// The disk is broken: `EIO`.
-    Broken,
-}
-
 #[derive(Debug, Default)]
 struct DiskState {
     /// The bytes before the first change.
     base: Vec<u8>,
     now: Vec<u8>,
     changes: Vec<FileChange<'static>>,
-    /// The fault, and the moment from which on it holds.
-    fault: Option<(DiskFault, usize)>,
+    /// The error of writes and syncs, and the moment from which on they fail.
+    fault: Option<(io::ErrorKind, usize)>,
 }
 
 /// Makes a change in the bytes of a disk.
@@ -105,13 +94,6 @@ impl SimulatedDisk {
         Self::default()
     }
 
-    /// A disk with these bytes, all of them durable.
-    pub fn with_bytes(bytes: impl Into<Vec<u8>>) -> Self {
-        let disk = Self::new();
-        disk.replace(bytes);
-        disk
-    }
-
     /// The bytes on the disk now.
     pub fn bytes(&self) -> Vec<u8> {
         self.state().now.clone()
@@ -124,13 +106,13 @@ impl SimulatedDisk {
         *state = DiskState { now: base.clone(), base, changes: Vec::new(), fault: state.fault };
     }
 
-    /// Makes writes fail from now on.
-    pub fn fail(&self, fault: DiskFault) {
+    /// Makes writes and syncs fail from now on, for instance with [`StorageFull`](io::ErrorKind::StorageFull). Reads go on.
+    pub fn fail(&self, fault: io::ErrorKind) {
         self.fail_at(self.moment(), fault);
     }
 
-    /// Makes writes fail from a [moment](Self::moment) on.
-    pub fn fail_at(&self, moment: usize, fault: DiskFault) {
+    /// Makes writes and syncs fail from a [moment](Self::moment) on.
+    pub fn fail_at(&self, moment: usize, fault: io::ErrorKind) {
         self.state().fault = Some((fault, moment));
     }
 
@@ -185,7 +167,9 @@ impl SimulatedDisk {
                 at = end;
             }
         }
-        Self::with_bytes(bytes)
+        let after = Self::new();
+        after.replace(bytes);
+        after
     }
 
     fn state(&self) -> MutexGuard<'_, DiskState> {
@@ -197,11 +181,7 @@ impl SimulatedDisk {
         if let Some((fault, from)) = state.fault
             && state.changes.len() >= from
         {
-            return Err(io::Error::from(match fault {
-                DiskFault::Full => io::ErrorKind::StorageFull,
-                DiskFault::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
-                DiskFault::Broken => return Err(io::Error::other("input/output error")),
-            }));
+            return Err(fault.into());
         }
         apply(&change, &mut state.now);
         state.changes.push(change);

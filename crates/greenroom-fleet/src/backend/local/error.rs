@@ -5,28 +5,25 @@ use std::io;
 
 use redb::DatabaseError;
 
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::BackendError;
+use crate::error::BackendErrorKind::{Closed, Damaged, InUse, Unavailable, Version};
 use crate::registry::FORMAT;
 
 /// An error of a transaction.
 pub(super) fn failed(error: impl Into<redb::Error>) -> BackendError {
     let error = error.into();
     let (kind, message) = match &error {
-        redb::Error::Corrupted(what) => (
-            BackendErrorKind::Damaged,
-            format!("the fleet's file is damaged: {what}; restore it from a backup"),
-        ),
-        redb::Error::Io(io) => (
-            BackendErrorKind::Unavailable,
-            format!(
-                "the fleet's file cannot be read or written: {io}; {}, then repeat the request",
-                remedy(io.kind())
-            ),
-        ),
-        other => (
-            BackendErrorKind::Unavailable,
-            format!("the fleet's file refuses the request: {other}; repeat the request"),
-        ),
+        redb::Error::Corrupted(what) => {
+            (Damaged, format!("the fleet's file is damaged: {what}; restore it from a backup"))
+        }
+        redb::Error::Io(io) => {
+            let remedy = remedy(io.kind());
+            let text = format!(
+                "the fleet's file cannot be read or written: {io}; {remedy}, then repeat the request"
+            );
+            (Unavailable, text)
+        }
+        other => (Unavailable, format!("the fleet's file refuses the request: {other}; repeat the request")),
     };
     BackendError::new(kind, message).caused_by(error)
 }
@@ -46,17 +43,15 @@ pub(super) fn not_opened(path: &str, error: DatabaseError) -> BackendError {
         {
             not_a_fleet(path, &io.to_string())
         }
-        redb::Error::Io(io) => (BackendErrorKind::Unavailable, cannot_be_opened(path, io)),
-        other => {
-            (BackendErrorKind::Unavailable, format!("the fleet's file {path} cannot be opened: {other}"))
-        }
+        redb::Error::Io(io) => (Unavailable, cannot_be_opened(path, io)),
+        other => (Unavailable, format!("the fleet's file {path} cannot be opened: {other}")),
     };
     BackendError::new(kind, message).caused_by(error)
 }
 
 /// The system refuses to open, read or write the file.
 pub(super) fn inaccessible(path: &str, error: io::Error) -> BackendError {
-    BackendError::new(BackendErrorKind::Unavailable, cannot_be_opened(path, &error)).caused_by(error)
+    BackendError::new(Unavailable, cannot_be_opened(path, &error)).caused_by(error)
 }
 
 fn cannot_be_opened(path: &str, error: &io::Error) -> String {
@@ -68,42 +63,35 @@ pub(super) fn in_use(path: &str) -> BackendError {
     let message = format!(
         "another process, or another backend of this process, has the fleet's file {path} open: stop that process, use a clone of that backend, or close it first"
     );
-    BackendError::new(BackendErrorKind::InUse, message)
+    BackendError::new(InUse, message)
 }
 
 fn of_another_version(path: &str, what: String) -> BackendError {
     let message = format!(
         "the fleet's file {path} {what}: export it with the version that wrote it, and import it with this one"
     );
-    BackendError::new(BackendErrorKind::Version, message)
+    BackendError::new(Version, message)
 }
 
 /// The rows have another format.
-pub(super) fn of_another_format(path: &str, found: Option<&[u8]>) -> BackendError {
-    let found = String::from_utf8_lossy(found.unwrap_or(b"unknown"));
-    let reads = String::from_utf8_lossy(FORMAT);
-    of_another_version(path, format!("has the format {found}, and this version of greenroom reads {reads}"))
+pub(super) fn of_another_format(path: &str, found: &[u8]) -> BackendError {
+    let found = String::from_utf8_lossy(found);
+    of_another_version(path, format!("has the format {found}, and this version of greenroom reads {FORMAT}"))
 }
 
 pub(super) fn of_another_program(path: &str) -> BackendError {
     let message = format!("{path} is the database of another program: name another file");
-    BackendError::new(BackendErrorKind::Damaged, message)
+    BackendError::new(Damaged, message)
 }
 
 /// The writer's thread is gone.
 pub(super) fn closed() -> BackendError {
-    BackendError::new(
-        BackendErrorKind::Closed,
-        "the writer of the fleet's file has ended: open the file again",
-    )
+    BackendError::new(Closed, "the writer of the fleet's file has ended: open the file again")
 }
 
 /// The file could not be opened.
 pub(super) fn not_open() -> BackendError {
-    BackendError::new(
-        BackendErrorKind::Unavailable,
-        "the fleet's file could not be opened: repeat the request",
-    )
+    BackendError::new(Unavailable, "the fleet's file could not be opened: repeat the request")
 }
 
 /// The advice for an error of the disk.
@@ -127,9 +115,9 @@ pub(super) fn panicked(path: &str, panic: &(dyn Any + Send)) -> BackendError {
     BackendError::new(kind, message)
 }
 
-fn not_a_fleet(path: &str, what: &str) -> (BackendErrorKind, String) {
+fn not_a_fleet(path: &str, what: &str) -> (crate::BackendErrorKind, String) {
     let text = format!(
         "the file {path} is damaged, or is no file of a fleet: {what}; restore it from a backup, or name another file"
     );
-    (BackendErrorKind::Damaged, text)
+    (Damaged, text)
 }

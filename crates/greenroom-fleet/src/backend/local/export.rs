@@ -31,7 +31,7 @@ struct Line {
 pub(super) fn write(open: &OpenDatabase, caller: &Weak<()>) -> Result<String> {
     let snapshot = open.database.begin_read().map_err(failed)?;
     let table = snapshot.open_table(ROWS).map_err(failed)?;
-    let mut text = line(&Header { greenroom_fleet: format_number()? })?;
+    let mut text = line(&Header { greenroom_fleet: FORMAT })?;
     for row in table.range(FIRST_KEY..).map_err(failed)? {
         if open.is_ending() || caller.strong_count() == 0 {
             let message = "the export was ended, because the file is closed or opened again: repeat it";
@@ -59,11 +59,10 @@ pub(super) fn read(text: &str) -> Result<Vec<Row>> {
     let mut lines = text.lines().enumerate();
     let (_, first) = lines.next().ok_or_else(|| unreadable(1, "it is empty"))?;
     let header: Header = serde_json::from_str(first).map_err(|error| unreadable(1, error))?;
-    let known = format_number()?;
-    if header.greenroom_fleet != known {
-        let found = header.greenroom_fleet;
+    let found = header.greenroom_fleet;
+    if found != FORMAT {
         let message =
-            format!("the export has the format {found}, and this version of greenroom reads {known}");
+            format!("the export has the format {found}, and this version of greenroom reads {FORMAT}");
         return Err(BackendError::new(BackendErrorKind::Version, message));
     }
     lines
@@ -98,22 +97,15 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(digits: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = digits
-        .chars()
-        .map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect::<Option<_>>()?;
-    let whole = digits.len().is_multiple_of(2);
-    whole.then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    let whole = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).ok();
+    if whole { (0..digits.len()).step_by(2).map(byte).collect() } else { None }
 }
 
 fn line(value: &impl Serialize) -> Result<String> {
     let mut line = serde_json::to_string(value).map_err(BackendError::damaged)?;
     line.push('\n');
     Ok(line)
-}
-
-fn format_number() -> Result<u32> {
-    String::from_utf8_lossy(FORMAT).parse().map_err(BackendError::damaged)
 }
 
 fn unreadable(line: usize, why: impl std::fmt::Display) -> BackendError {

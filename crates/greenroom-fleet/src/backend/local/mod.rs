@@ -35,13 +35,12 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::{Backend, Channels, Reply};
-use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
 use database::{OpenDatabase, SharedDatabase};
 #[cfg(feature = "testkit")]
-pub use disk::{DiskFault, SimulatedDisk};
+pub use disk::SimulatedDisk;
 use error::{closed, not_open};
 use file::{DatabaseFile, OpenFile};
 use writer::{Message, Writer};
@@ -81,7 +80,6 @@ pub struct LocalBackend {
     ended: watch::Receiver<()>,
     /// `None` for a file of a test.
     folder: Option<PathBuf>,
-    clock: Clock,
     channels: Channels,
     exports: Arc<Semaphore>,
     database: SharedDatabase,
@@ -111,7 +109,7 @@ impl LocalBackend {
     /// [`Unavailable`](BackendErrorKind::Unavailable) if the system cannot open it.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let backend = Self::start(Box::new(DatabaseFile::at(path)), Clock::system()).await?;
+        let backend = Self::start(Box::new(DatabaseFile::at(path))).await?;
         // An error: the working directory of this process is gone. The path was opened from there all the same.
         let mut folder = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into_os_string();
         folder.push(".sessions");
@@ -125,7 +123,7 @@ impl LocalBackend {
     /// See [`open`](LocalBackend::open).
     #[cfg(feature = "testkit")]
     pub async fn on_disk(disk: &SimulatedDisk) -> Result<Self> {
-        Self::start(Box::new(disk::DiskFile::on(disk)), Clock::system()).await
+        Self::start(Box::new(disk::DiskFile::on(disk))).await
     }
 
     /// Carries out the commits that wait, closes the file, and returns when another process can open it. Later
@@ -166,7 +164,7 @@ impl LocalBackend {
         imported.await.map_err(|_| closed())?
     }
 
-    async fn start(file: Box<dyn OpenFile>, clock: Clock) -> Result<Self> {
+    async fn start(file: Box<dyn OpenFile>) -> Result<Self> {
         let (jobs, waiting) = mpsc::channel(WAITING);
         let (ending, ended) = watch::channel(());
         let (channels, database) = (Channels::new(), SharedDatabase::default());
@@ -174,7 +172,6 @@ impl LocalBackend {
             waiting,
             file,
             known: None,
-            clock: clock.clone(),
             channels: channels.clone(),
             database: database.clone(),
             _ending: ending,
@@ -186,8 +183,7 @@ impl LocalBackend {
         )?;
         let turns = |count| Arc::new(Semaphore::new(count));
         let (exports, readers, short_readers) = (turns(1), turns(READERS), turns(READERS));
-        let backend =
-            Self { jobs, ended, folder: None, clock, channels, exports, database, readers, short_readers };
+        let backend = Self { jobs, ended, folder: None, channels, exports, database, readers, short_readers };
         if let Err(refused) = backend.have_it_open().await {
             // The file is free as soon as the error is known.
             backend.close().await;
@@ -235,7 +231,7 @@ impl LocalBackend {
 
 impl Backend for LocalBackend {
     fn now(&self) -> Timestamp {
-        self.clock.now()
+        Timestamp::now()
     }
 
     fn read(&self, _: Lane, wanted: Wanted) -> Reply<'_, Rows> {

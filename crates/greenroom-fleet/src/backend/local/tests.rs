@@ -1,10 +1,10 @@
 //! Power cuts, disks that fail, and rows that cannot be read.
 
-use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
+mod held;
+
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use redb::StorageBackend;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -16,74 +16,6 @@ use crate::id::{AttemptId, Name, NodeId, PromptId};
 use crate::record::{NodeState, PromptContent};
 use crate::request::{Accept, Accepted, Begin, Claim, Claimed, Join, Ownership, Page, QueueBounds};
 use crate::wait::in_time;
-
-/// A disk on which the reads of exports, or the syncs, wait while the test says so.
-#[derive(Debug)]
-struct HeldPlatter {
-    platter: Platter,
-    syncs_held: watch::Sender<bool>,
-    exports_held: watch::Sender<bool>,
-    export_reads: watch::Sender<u64>,
-    /// The thread that has read first while exports were held.
-    export: Mutex<Option<ThreadId>>,
-}
-
-impl HeldPlatter {
-    fn new() -> Arc<Self> {
-        let (syncs_held, exports_held, export_reads, export) = Default::default();
-        let platter = Platter(SimulatedDisk::new());
-        Arc::new(Self { platter, syncs_held, exports_held, export_reads, export })
-    }
-}
-
-/// Blocks the thread while the switch is on.
-fn wait_while(held: &watch::Sender<bool>) {
-    let mut held = held.subscribe();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(held.wait_for(|held| !held)).unwrap();
-}
-
-impl StorageBackend for HeldPlatter {
-    fn len(&self) -> std::io::Result<u64> {
-        self.platter.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        let thread = std::thread::current().id();
-        if *self.exports_held.borrow() && *self.export.lock().unwrap().get_or_insert(thread) == thread {
-            self.export_reads.send_modify(|reads| *reads += 1);
-            wait_while(&self.exports_held);
-        }
-        self.platter.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> std::io::Result<()> {
-        self.platter.set_len(len)
-    }
-
-    fn sync_data(&self) -> std::io::Result<()> {
-        wait_while(&self.syncs_held);
-        self.platter.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.platter.write(offset, data)
-    }
-}
-
-impl OpenFile for Arc<HeldPlatter> {
-    fn shown(&self) -> String {
-        "the disk".to_owned()
-    }
-
-    fn raw(&mut self) -> Result<storage::Raw> {
-        Ok(self.clone())
-    }
-
-    fn cache(&self) -> Option<usize> {
-        Some(0)
-    }
-}
 
 async fn on(disk: &SimulatedDisk) -> LocalBackend {
     LocalBackend::on_disk(disk).await.unwrap()
@@ -132,14 +64,14 @@ async fn a_power_cut_at_any_write_leaves_a_file_that_opens_with_whole_requests()
     for cut in 1.. {
         let disk = SimulatedDisk::new();
         let backend = on(&disk).await;
-        disk.fail_at(disk.moment() + cut - 1, DiskFault::Broken);
+        disk.fail_at(disk.moment() + cut - 1, ErrorKind::Other);
         let answers = futures_util::future::join_all((0..3).map(|key| backend.accept(accept(key)))).await;
         let accepted = answers.iter().filter(|answer| answer.is_ok()).count();
         for seed in 0..20 {
             let after = on(&disk.after_power_cut(disk.moment(), seed)).await;
             let kept = after.queued().await.unwrap();
-            let queue = after.queue(Name::new("a").unwrap(), 10).await.unwrap();
-            assert_eq!(queue.len(), kept as usize, "cut at write {cut}, seed {seed}");
+            let name = after.name_record(Name::new("a").unwrap()).await.unwrap();
+            assert_eq!(name.map_or(0, |name| name.queued), kept, "cut at write {cut}, seed {seed}");
             assert!(kept as usize >= accepted, "cut at write {cut}: {accepted} accepted, {kept} kept");
         }
         if accepted == 3 {
@@ -177,7 +109,7 @@ async fn a_full_disk_is_told_and_the_repeated_request_is_carried_out_once() {
     let disk = SimulatedDisk::new();
     let backend = on(&disk).await;
     assert!(matches!(backend.accept(accept(1)).await.unwrap(), Accepted::New(_)));
-    disk.fail(DiskFault::Full);
+    disk.fail(ErrorKind::StorageFull);
     let prompt = accept(2);
     let error = backend.accept(prompt.clone()).await.unwrap_err();
     assert_eq!(error.kind(), BackendErrorKind::Unavailable);
@@ -303,55 +235,6 @@ fn a_file_that_is_gone_after_an_error_is_not_created_again() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(open(), Err(BackendErrorKind::Unavailable));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-}
-
-#[tokio::test]
-async fn requests_at_the_same_time_share_their_syncs() {
-    let disk = HeldPlatter::new();
-    let backend = LocalBackend::start(Box::new(disk.clone()), Clock::system()).await.unwrap();
-    let syncs = || disk.platter.0.syncs().len();
-    let accept_in = |number: u32| {
-        let name = Name::new(number.to_string()).unwrap();
-        backend.accept(Accept { name, ..accept(number) })
-    };
-    let before = syncs();
-    assert!(matches!(accept_in(0).await.unwrap(), Accepted::New(_)));
-    let (alone, before) = (syncs() - before, syncs());
-    disk.syncs_held.send_replace(true);
-    let release = async {
-        let waiting = || backend.jobs.max_capacity() - backend.jobs.capacity();
-        in_time("the commits", async {
-            while waiting() < 200 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
-        disk.syncs_held.send_replace(false);
-    };
-    let accepts = futures_util::future::join_all((1..=500).map(accept_in));
-    let (accepts, ()) = tokio::join!(accepts, release);
-    assert!(accepts.into_iter().all(|answer| matches!(answer, Ok(Accepted::New(_)))));
-    let together = syncs() - before;
-    assert!(together < 320 * alone, "{together} syncs for 500 requests, {alone} for one");
-}
-
-#[tokio::test]
-async fn requests_go_on_while_an_export_reads_its_snapshot() {
-    let disk = HeldPlatter::new();
-    let backend = LocalBackend::start(Box::new(disk.clone()), Clock::system()).await.unwrap();
-    let accepts = (0..500).map(|key| backend.accept(accept(key)));
-    assert!(futures_util::future::join_all(accepts).await.iter().all(Result::is_ok));
-    disk.exports_held.send_replace(true);
-    let late = accept(500);
-    let meanwhile = async {
-        disk.export_reads.subscribe().wait_for(|reads| *reads > 0).await.unwrap();
-        assert!(matches!(backend.accept(late.clone()).await.unwrap(), Accepted::New(_)));
-        disk.exports_held.send_replace(false);
-    };
-    let (text, ()) = tokio::join!(backend.export(), meanwhile);
-    assert!(!text.unwrap().contains(&late.prompt.to_string()));
-    let text = backend.export().await.unwrap();
-    assert!(text.contains(&late.prompt.to_string()));
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use super::error::not_open;
 use super::file::OpenFile;
 use super::storage::Raw;
 use crate::backend::Channels;
-use crate::clock::Clock;
 use crate::error::BackendErrorKind;
+use crate::id::Timestamp;
 use crate::registry::{Commit, Committed, Result, Row, run_alone};
 
 /// Commits in one transaction.
@@ -41,7 +41,6 @@ pub(super) struct Writer {
     pub(super) file: Box<dyn OpenFile>,
     /// The file of the last database.
     pub(super) known: Option<Raw>,
-    pub(super) clock: Clock,
     pub(super) channels: Channels,
     pub(super) database: SharedDatabase,
     /// Dropped after the file is closed.
@@ -53,22 +52,17 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut group = Vec::with_capacity(GROUP);
         while self.waiting.blocking_recv_many(&mut group, GROUP) > 0 {
-            let (mut commits, mut waiting) =
-                (Vec::with_capacity(group.len()), Vec::with_capacity(group.len()));
-            let mut imports = Vec::new();
+            let (mut commits, mut imports) = (Vec::with_capacity(group.len()), Vec::new());
             for message in group.drain(..) {
                 match message {
-                    Message::Commit { commit, reply } => {
-                        commits.push(commit);
-                        waiting.push(reply);
-                    }
+                    Message::Commit { commit, reply } => commits.push((commit, reply)),
                     Message::Import { rows, reply } => imports.push((rows, reply)),
                     Message::Close => self.waiting.close(),
                 }
             }
             // A close alone opens no file.
             if !commits.is_empty() {
-                self.run_group(commits, waiting);
+                self.run_group(commits.into_iter().unzip());
             }
             for (rows, reply) in imports {
                 // The task may have stopped waiting.
@@ -78,11 +72,12 @@ impl Writer {
         self.database.end();
     }
 
-    /// Opens the database, if it is not open: for the first time, or after an error has closed it.
+    /// Opens the database, if it is not open: for the first time, after an error has closed it, or after a read has panicked in it.
     fn open(&mut self) -> Result<()> {
-        if self.database.with(|_| ()).is_some() {
+        if self.database.with(OpenDatabase::is_sound) == Some(true) {
             return Ok(());
         }
+        self.database.end();
         let raw = self.file.raw()?;
         let is_known = self.known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &raw));
         if !is_known {
@@ -91,7 +86,9 @@ impl Writer {
         }
         // The lock of the file proves that no other process uses it. In a backup that was put in place, this node has not joined: it finds
         // out at its next renewal, and gives up.
-        let first = |database: &Database| if is_known { Ok(()) } else { all_dead(database, &self.clock) };
+        let all_dead =
+            |map: &mut WritableRows<'_>| run_alone(map, Timestamp::now(), |step| step.all_dead()).map(|_| ());
+        let first = |database: &Database| if is_known { Ok(()) } else { alone(database, all_dead) };
         self.database.set(OpenDatabase::open(&*self.file, raw.clone(), first)?);
         self.known = Some(raw);
         Ok(())
@@ -99,7 +96,7 @@ impl Writer {
 
     /// Fills an empty file, whose nodes are dead then, in one transaction.
     fn import(&mut self, rows: &[Row]) -> Result<()> {
-        let now = self.clock.now();
+        let now = Timestamp::now();
         let import = |map: &mut WritableRows<'_>| {
             run_alone(map, now, |step| step.fill(rows))?;
             run_alone(map, now, |step| step.all_dead()).map(|_| ())
@@ -124,7 +121,7 @@ impl Writer {
     }
 
     /// Carries out a group in one transaction and answers it.
-    fn run_group(&mut self, mut commits: Vec<Commit>, waiting: Vec<Waiting>) {
+    fn run_group(&mut self, (mut commits, waiting): (Vec<Commit>, Vec<Waiting>)) {
         // The database has ended before the answers: a request that is repeated finds one that is opened anew.
         let committed = match self.using(|database| transact(database, &commits)) {
             Ok(committed) => committed,
@@ -141,9 +138,4 @@ impl Writer {
             reply.send(committed).ok();
         }
     }
-}
-
-/// Says that all nodes of a database are dead.
-fn all_dead(database: &Database, clock: &Clock) -> Result<()> {
-    alone(database, |map| run_alone(map, clock.now(), |step| step.all_dead()).map(|_| ()))
 }

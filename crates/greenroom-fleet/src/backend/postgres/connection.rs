@@ -95,16 +95,22 @@ impl Connections {
     }
 }
 
-/// A first connection. A server that starts refuses connections for a moment.
+/// A first connection. A server that starts refuses connections for a moment. When the time is over, the error is that of the last attempt
+/// that has ended.
 pub(super) async fn patiently(connections: &Connections, limit: Duration) -> Result<PgConnection> {
     let pauses = ExponentialBuilder::default()
         .with_factor(1.0)
         .with_min_delay(Duration::from_millis(100))
         .with_jitter()
-        .without_max_times()
-        .with_total_delay(Some(limit.mul_f64(0.8)));
+        .without_max_times();
     let connect = || async { connections.connect().await.map_err(error::of_connection) };
-    connect.retry(pauses).when(|error| error.kind() == BackendErrorKind::Unavailable).await
+    let mut cause = None;
+    let attempts = connect
+        .retry(pauses)
+        .when(BackendError::is_unavailable)
+        .notify(|error, _| cause = Some(error.clone()));
+    let connected = error::in_time(limit, async { Ok(attempts.await) }).await;
+    connected.unwrap_or_else(|late| Err(cause.unwrap_or_else(|| error::of_request(late))))
 }
 
 /// Refuses a pooler that gives each transaction any connection: settings of a session would be those of another one.

@@ -37,8 +37,6 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// The pause after a failure, at most; at least half of it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-const NOTIFY: &str = "SELECT pg_notify($1, $2)";
-
 /// The tasks that tell hints and hear them. They end with it.
 pub(super) struct Hints {
     queue: Mutex<Option<mpsc::Sender<Change>>>,
@@ -96,7 +94,7 @@ async fn tell(connections: Connections, channel: String, me: Uuid, mut waiting: 
             next = if bytes < BYTES - 2048 { waiting.try_recv().ok() } else { None };
         }
         let payload = json!({ "from": me, "changes": items }).to_string();
-        let notify = sqlx::query(NOTIFY).bind(channel.clone()).bind(payload);
+        let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(channel.clone()).bind(payload);
         if let Err(error) = connections.answer(notify).await {
             tracing::debug!(%error, "other nodes could not be told of changes");
             pause().await;
@@ -142,14 +140,13 @@ async fn listen(
         };
         let ended = || sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into());
         let notification = notification?.ok_or_else(ended)?;
-        let Ok(hint) = serde_json::from_str::<Value>(notification.payload()) else { continue };
-        if hint["from"].as_str().is_none_or(|from| from == me.to_string()) {
-            continue;
-        }
-        // A change of a later version is passed over.
-        let known = |change: &Value| Change::deserialize(change).ok();
-        for change in hint["changes"].as_array().into_iter().flatten().filter_map(known) {
-            channels.tell_change(change);
+        // A change of a later version is passed over, and so is what other programs tell.
+        let hint: Value = serde_json::from_str(notification.payload()).unwrap_or_default();
+        if hint["from"] != json!(me) {
+            let changes = hint["changes"].as_array().into_iter().flatten();
+            changes
+                .filter_map(|change| Change::deserialize(change).ok())
+                .for_each(|change| channels.tell_change(change));
         }
     }
 }

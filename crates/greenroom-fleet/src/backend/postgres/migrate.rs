@@ -19,7 +19,8 @@ const VERSION: i32 = STEPS.len() as i32;
 pub(super) async fn migrate(connection: &mut PgConnection, schema: &str) -> Result<()> {
     let (mut version, mut least) = known(connection, schema).await.map_err(error::of_request)?;
     if version < VERSION {
-        (version, least) = make(connection, schema).await.map_err(error::of_request)?;
+        make(connection, schema).await.map_err(error::of_request)?;
+        (version, least) = known(connection, schema).await.map_err(error::of_request)?;
     }
     if least > VERSION {
         let message = format!(
@@ -31,8 +32,8 @@ pub(super) async fn migrate(connection: &mut PgConnection, schema: &str) -> Resu
     Ok(())
 }
 
-/// Makes the steps that are missing. Answers with the version then, and the earliest version of a program that can work with it.
-async fn make(connection: &mut PgConnection, schema: &str) -> sqlx::Result<(i32, i32)> {
+/// Makes the steps that are missing.
+async fn make(connection: &mut PgConnection, schema: &str) -> sqlx::Result<()> {
     let mut transaction = connection.begin().await?;
     let prepare = format!(
         "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '30s'; \
@@ -42,15 +43,14 @@ async fn make(connection: &mut PgConnection, schema: &str) -> sqlx::Result<(i32,
          SET LOCAL search_path = {schema}, pg_temp; SET LOCAL check_function_bodies = off"
     );
     transaction.execute(prepare.as_str()).await?;
-    let mut known = known(&mut transaction, schema).await?;
-    for ((statements, least), version) in STEPS.iter().zip(1..).skip(usize::try_from(known.0).unwrap_or(0)) {
+    let (known, _) = known(&mut transaction, schema).await?;
+    for ((statements, least), version) in STEPS.iter().zip(1_i32..).skip(usize::try_from(known).unwrap_or(0))
+    {
         transaction.execute(*statements).await?;
         let note = format!("INSERT INTO {schema}.migrations VALUES ({version}, {least})");
         transaction.execute(note.as_str()).await?;
-        known = (version, *least);
     }
-    transaction.commit().await?;
-    Ok(known)
+    transaction.commit().await
 }
 
 /// The version of the schema that is there, and the earliest version of a program that can work with it. Zero: there is none.

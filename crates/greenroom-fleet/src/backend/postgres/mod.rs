@@ -18,7 +18,6 @@ mod connection;
 mod error;
 mod hints;
 mod migrate;
-mod options;
 mod rows;
 
 use std::fmt;
@@ -29,7 +28,7 @@ use std::time::Duration;
 
 use greenroom::guardian::BootTime;
 use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_util::task::TaskTracker;
 
 use super::{Backend, Channels, Reply};
@@ -39,7 +38,6 @@ use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
 use clock::ServerClock;
 use connection::Connections;
 use hints::Hints;
-pub use options::PostgresOptions;
 
 /// Connections for transcripts, so that a flood of entries does not keep a prompt waiting.
 const TRANSCRIPTS: usize = 4;
@@ -51,6 +49,43 @@ const NODES: usize = 2;
 
 /// The time in which a request about nodes is answered.
 const CONTROL: Duration = Duration::from_secs(2);
+
+/// Options of a [`PostgresBackend`].
+///
+/// | option | default | |
+/// |---|---|---|
+/// | `schema` | `greenroom_fleet` | the schema with all tables and functions of the fleet: a fleet each |
+/// | `connections` | 16 | connections of this node for its requests; up to five more are for the lease, nodes and hints, four for transcripts, and four for readers of turns |
+/// | `statement_timeout` | 2 s | the time after which the server gives a statement up, and a third more the time after which this node does |
+/// | `connect_timeout` | 10 s | the time for a first connection and the schema |
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PostgresOptions {
+    /// The address: a URL with one host, such as `postgres://user:password@host/database?sslmode=verify-full`. It has the parameters
+    /// that `sqlx` knows, and a list of hosts is none of them. Without `sslmode` the connection may be unencrypted.
+    pub url: String,
+    /// The schema: 1 to 40 lower-case letters, digits and underscores, no digit first. Default: `greenroom_fleet`.
+    pub schema: String,
+    /// Connections for requests, at least 1. Default: 16.
+    pub connections: u32,
+    /// The time for a statement and for the wait for a lock, at least a millisecond. Default: 2 s.
+    pub statement_timeout: Duration,
+    /// The time for [`connect`](PostgresBackend::connect). Default: 10 s.
+    pub connect_timeout: Duration,
+}
+
+impl PostgresOptions {
+    /// The defaults, with an address.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            schema: "greenroom_fleet".to_owned(),
+            connections: 16,
+            statement_timeout: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(10),
+        }
+    }
+}
 
 /// A backend in a database of PostgreSQL 15 or later, which several nodes share.
 ///
@@ -94,7 +129,7 @@ impl PostgresBackend {
     pub async fn connect(options: PostgresOptions) -> Result<Self> {
         let invalid = |text: String| BackendError::new(BackendErrorKind::Invalid, text);
         let PostgresOptions { url, schema, connections, statement_timeout, connect_timeout } = options;
-        if !options::is_schema(&schema) {
+        if !is_schema(&schema) {
             return Err(invalid(format!(
                 "`{schema}` is no schema for a fleet: use 1 to 40 lower-case letters, digits and underscores"
             )));
@@ -114,7 +149,7 @@ impl PostgresBackend {
         let lanes = [lease, nodes, transcripts, readers, lane(patient, most)];
         let nodes = &lanes[Lane::Nodes as usize];
         let first = async {
-            let mut connection = connection::patiently(nodes, connect_timeout).await?;
+            let mut connection = connection::patiently(nodes, connect_timeout.mul_f64(0.8)).await?;
             connection::refuse_pooler(&mut connection, nodes).await?;
             Ok(connection)
         };
@@ -151,14 +186,10 @@ impl PostgresBackend {
         (self.0.commits.load(Ordering::Relaxed), self.0.conflicts.load(Ordering::Relaxed))
     }
 
-    async fn statement(&self, lane: Lane, statement: rows::Statement) -> sqlx::Result<Vec<PgRow>> {
-        self.0.lanes[lane as usize].answer(statement).await
-    }
-
     async fn commit_and_tell(&self, lane: Lane, mut commit: Commit) -> Result<Committed> {
         let told = std::mem::take(&mut commit.told);
         self.0.commits.fetch_add(1, Ordering::Relaxed);
-        let answer = match self.statement(lane, rows::commit(commit)?).await {
+        let answer = match self.0.lanes[lane as usize].answer(rows::commit(commit)?).await {
             Ok(answer) => answer,
             // Two commits that waited for each other.
             Err(deadlock) if error::is_deadlock(&deadlock) => return Ok(self.conflict()),
@@ -179,6 +210,13 @@ impl PostgresBackend {
     }
 }
 
+/// True for a name that needs no quotes in SQL.
+fn is_schema(name: &str) -> bool {
+    let first = name.bytes().next().is_some_and(|byte| byte == b'_' || byte.is_ascii_lowercase());
+    let rest = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    first && rest && name.len() <= 40 && !name.starts_with("pg_")
+}
+
 /// The settings of each connection. A plan is made once, perhaps for a table that is small, and has to find each row by its key.
 fn settings(schema: &str) -> String {
     format!(
@@ -196,7 +234,8 @@ impl Backend for PostgresBackend {
     fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows> {
         Box::pin(async move {
             let asked = BootTime::now();
-            let answer = self.statement(lane, rows::read(&wanted)).await.map_err(error::of_request)?;
+            let answer = self.0.lanes[lane as usize].answer(rows::read(&wanted)).await;
+            let answer = answer.map_err(error::of_request)?;
             let (now, rows) = rows::rows(answer, wanted)?;
             self.0.clock.learn(now, asked);
             Ok(rows)

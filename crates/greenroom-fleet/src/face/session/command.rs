@@ -6,13 +6,12 @@
 use std::time::Duration;
 
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use crate::actor::context::FleetShared;
+use crate::actor::context::{FleetShared, hint, within};
 use crate::backend::Requests;
-use crate::error::{BackendError, BackendErrorKind, FleetError};
-use crate::id::{CommandId, Name, NodeId, Ownership, PromptId};
+use crate::error::FleetError;
+use crate::id::{Name, Ownership, PromptId};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState, NameState};
 use crate::request::{Change, CommandPut};
 
@@ -23,8 +22,9 @@ const RESULT: Duration = Duration::from_secs(30);
 /// The pause between two looks at the command, and between two looks at its owner.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOK_AT_OWNER: Duration = Duration::from_secs(1);
-/// The pause before a session is looked at again whose owner has changed.
-const AGAIN: Duration = Duration::from_millis(50);
+
+/// The pause before a session is looked at again that is being ended, or whose owner has changed.
+pub(super) const AGAIN: Duration = Duration::from_millis(50);
 
 /// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +69,14 @@ pub(super) async fn command(
         if let Some(node) = silent.filter(|_| left.is_zero()) {
             return Err(FleetError::OwnerSilent { node });
         }
-        silent = Some(owner.node);
-        if let Some(end) = give(shared, owner, kind, left).await? {
-            return Ok(end);
+        let node = owner.node;
+        silent = Some(node);
+        match give(shared, owner, kind, left).await? {
+            CommandResult::Done => return Ok(Commanded::Done),
+            CommandResult::Nothing => return Ok(Commanded::Nothing),
+            CommandResult::Failed { why } => return Err(FleetError::OwnerFailed { node, why }),
+            CommandResult::Withdrawn => sleep(AGAIN).await,
         }
-        sleep(AGAIN).await;
     }
 }
 
@@ -91,43 +94,47 @@ pub(super) async fn owner(
         let owner = Ownership { name: record.name, node, term: record.term };
         Ok(lives.then_some((owner, record.running)))
     };
-    timeout(TAKEN, look).await.unwrap_or_else(|_| Err(late()))
+    Ok(within(TAKEN, look).await?)
 }
 
-/// Gives a command to an owner. `None`: the owner has not taken it, and never will.
+/// Gives a command to an owner, and waits for its result.
 async fn give(
     shared: &FleetShared,
     owner: Ownership,
     kind: CommandKind,
     left: Duration,
-) -> Result<Option<Commanded>, FleetError> {
+) -> Result<CommandResult, FleetError> {
     let mut changes = shared.backend.changes();
     let until = Instant::now() + left;
     let command = CommandRecord::new(owner, kind, shared.backend.now().after(left));
-    match timeout(TAKEN, shared.ask(|backend| backend.put_command(command.clone()))).await {
-        Ok(Ok(CommandPut::Put(_))) => {}
-        Ok(Ok(CommandPut::Gone)) => return Ok(None),
-        Ok(Ok(CommandPut::Full)) => return Err(full(command.owner.node)),
-        Ok(Err(error)) if error.kind() != BackendErrorKind::Unavailable => return Err(error.into()),
+    match within(TAKEN, shared.ask(|backend| backend.put_command(command.clone()))).await {
+        Ok(CommandPut::Put(_)) => {}
+        Ok(CommandPut::Gone) => return Ok(CommandResult::Withdrawn),
+        Ok(CommandPut::Full) => {
+            let node = command.owner.node;
+            return Err(FleetError::State(format!(
+                "the session or its node {node} has too many commands that have not ended: try again when some have"
+            )));
+        }
         // The backend may have kept the command: it is looked for like any other.
-        Ok(Err(_)) | Err(_) => {}
+        Err(error) if error.is_unavailable() => {}
+        Err(error) => return Err(error.into()),
     }
     end(shared, &command, &mut changes, until).await
 }
 
-/// Waits for the end of a command. `None`: nobody has taken it, and nobody will.
+/// Waits for the result of a command.
 async fn end(
     shared: &FleetShared,
     given: &CommandRecord,
     changes: &mut broadcast::Receiver<Change>,
     deadline: Instant,
-) -> Result<Option<Commanded>, FleetError> {
+) -> Result<CommandResult, FleetError> {
     let node = given.owner.node;
     let (mut looked, mut is_gone) = (Instant::now(), false);
     let mut taken = None;
     loop {
-        // An error: the hint was lost, or there is nothing to hear of yet.
-        timeout(LOOK, ended(changes, given.id)).await.ok();
+        hint(changes, Change::CommandEnded(given.id), LOOK).await;
         let now = Instant::now();
         let waits_no_more = is_gone || now >= deadline;
         let found = if waits_no_more && taken.is_none() {
@@ -136,18 +143,11 @@ async fn end(
             shared.ask(|backend| backend.command(given.id)).await?
         };
         match found.map(|command| command.state) {
-            Some(CommandState::Ended { result, .. }) => {
-                return match result {
-                    CommandResult::Done => Ok(Some(Commanded::Done)),
-                    CommandResult::Nothing => Ok(Some(Commanded::Nothing)),
-                    CommandResult::Failed { why } => Err(FleetError::OwnerFailed { node, why }),
-                    CommandResult::Withdrawn => Ok(None),
-                };
-            }
+            Some(CommandState::Ended { result, .. }) => return Ok(result),
             Some(CommandState::Waiting) => {}
             Some(CommandState::Taken { .. }) => drop(taken.get_or_insert(now)),
             // The command was never kept.
-            None if taken.is_none() && waits_no_more => return Ok(None),
+            None if taken.is_none() && waits_no_more => return Ok(CommandResult::Withdrawn),
             // The command is not kept yet, or it takes for so long that it was forgotten.
             None => {}
         }
@@ -155,7 +155,7 @@ async fn end(
             match given.kind {
                 // The session is not awake there any more.
                 CommandKind::Passivate | CommandKind::MakeWay if is_gone => {
-                    return Ok(Some(Commanded::Done));
+                    return Ok(CommandResult::Done);
                 }
                 CommandKind::Interrupt { .. } if is_gone || now >= since + RESULT => {
                     return Err(FleetError::OutcomeUnknown { node });
@@ -174,27 +174,4 @@ async fn end(
             };
         }
     }
-}
-
-/// Waits for a hint that a command has its result.
-async fn ended(changes: &mut broadcast::Receiver<Change>, command: CommandId) {
-    loop {
-        match changes.recv().await {
-            Ok(Change::CommandEnded(id)) if id == command => return,
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
-}
-
-fn full(node: NodeId) -> FleetError {
-    FleetError::State(format!(
-        "the session or its node {node} has too many commands that have not ended: try again when some have"
-    ))
-}
-
-fn late() -> FleetError {
-    let text = format!("the backend has not said within {TAKEN:?} who owns the session");
-    FleetError::Backend(BackendError::new(BackendErrorKind::Unavailable, text))
 }

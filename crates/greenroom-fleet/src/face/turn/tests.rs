@@ -7,12 +7,12 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::*;
-use crate::actor::turn_stage::*;
 use crate::backend::{Backend, LocalBackend, MemoryBackend};
 use crate::error::BackendErrorKind;
 use crate::hub::Feed;
 use crate::request::Withdrawn;
-use crate::testkit::{Fault, FaultedBackend, RandomFaults};
+use crate::stage::turn::*;
+use crate::testkit::{Fault, FaultedBackend};
 
 /// An item in short: `2 assistant`, `part a`, `gap 3-4`.
 pub(crate) fn short(item: Option<Result<TurnItem, FleetError>>) -> String {
@@ -122,11 +122,16 @@ async fn numbers_ascend_without_doubles_over_the_switch_from_stored_to_live() {
     let mut parts = 0;
     for seed in 1..200 {
         let (backend, shared, begun) = stage().await;
-        let faults =
-            RandomFaults { delay: 0.8, delay_up_to: Duration::from_millis(9), ..RandomFaults::new(seed) };
-        backend.plan(move |request| match request.method {
-            "prompt_record" | "messages" => faults.fault(request),
-            _ => Fault::Pass,
+        backend.plan(move |request| {
+            let mut random = fastrand::Rng::with_seed(seed << 32 | request.total);
+            let time = Duration::from_millis(9).mul_f64(random.f64());
+            match (request.method, random.u8(..20)) {
+                ("prompt_record" | "messages", 0) => Fault::Fail,
+                ("prompt_record" | "messages", 1) => Fault::LoseReply,
+                ("prompt_record" | "messages", 2..10) => Fault::Delay(time),
+                ("prompt_record" | "messages", 10..18) => Fault::DelayReply(time),
+                _ => Fault::Pass,
+            }
         });
         let last = 5 + seed % 30;
         let telling = async {
@@ -231,7 +236,7 @@ async fn a_dropped_or_cancelled_read_takes_nothing_and_changes_nothing() {
     tell(&begun, &feed, 51, 51).await;
     drop(feed);
     begun.finish(completed()).await;
-    assert_eq!(shared.hub.slots(), 0);
+    assert_eq!(shared.hub.audiences(), 0);
     assert_eq!(rest(&mut super::FleetTurn::new(shared.clone(), begun.prompt, false)).await, messages(1, 51));
 }
 

@@ -3,9 +3,9 @@
 use crate::error::BackendError;
 use crate::id::{AttemptId, CommandId, NodeId, Timestamp};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
-use crate::registry::key::{Key, Table, last_id};
+use crate::registry::map::key::{Key, Table, last_id};
 use crate::registry::{Result, Step};
-use crate::request::{Change, CommandPut, Owned, TakeCommand};
+use crate::request::{Change, CommandPut, Owned, Ownership};
 
 impl Step<'_> {
     /// Keeps a command, if the node owns the name under the term and the bounds leave room.
@@ -26,15 +26,14 @@ impl Step<'_> {
         }
         let of_node = Key::of(Table::CommandsOfNode).node(put.owner.node);
         let of_name = of_node.clone().name(&put.owner.name);
-        if self.txn.under(&of_node, CommandRecord::NODE)?.len() == CommandRecord::NODE
-            || self.txn.under(&of_name, CommandRecord::NAME)?.len() == CommandRecord::NAME
-        {
+        let is_full = |of: &Key, most| self.txn.under(of, most).len() == most;
+        if is_full(&of_node, CommandRecord::NODE) || is_full(&of_name, CommandRecord::NAME) {
             return Ok(CommandPut::Full);
         }
         let command = CommandRecord { state: CommandState::Waiting, ..put };
         self.write_command(&command)?;
-        self.txn.mark(&of_name.command(command.id))?;
-        self.txn.mark(&Key::of(Table::CommandDeadlines).time(command.deadline).command(command.id))?;
+        self.txn.mark(&of_name.command(command.id));
+        self.txn.mark(&Key::of(Table::CommandDeadlines).time(command.deadline).command(command.id));
         self.told.changes.push(Change::Commanded(command.owner.node));
         Ok(CommandPut::Put(command))
     }
@@ -42,7 +41,7 @@ impl Step<'_> {
     /// Commands that wait for a node, by names.
     pub(crate) fn commands(&self, node: NodeId, limit: usize) -> Result<Vec<CommandRecord>> {
         let mut waiting = Vec::new();
-        for (key, _) in self.txn.under(&Key::of(Table::CommandsOfNode).node(node), CommandRecord::NODE)? {
+        for (key, _) in self.txn.under(&Key::of(Table::CommandsOfNode).node(node), CommandRecord::NODE) {
             let command = self.readable(self.command(CommandId(last_id(&key)?)))?;
             waiting.extend(command.filter(|command| command.state == CommandState::Waiting));
         }
@@ -51,18 +50,21 @@ impl Step<'_> {
     }
 
     /// Marks a command as taken, if it waits for this owner and its deadline has not passed.
-    pub(crate) fn take_command(&mut self, take: TakeCommand) -> Result<Owned<bool>> {
-        if self.owned(&take.owner)?.is_none() {
+    pub(crate) fn take_command(
+        &mut self,
+        id: CommandId,
+        owner: Ownership,
+        attempt: AttemptId,
+    ) -> Result<Owned<bool>> {
+        if self.owned(&owner)?.is_none() {
             return Ok(Owned::Fenced);
         }
-        let Some(mut command) = self.command(take.command)? else { return Ok(Owned::Done(false)) };
-        if command.owner != take.owner {
-            return Ok(Owned::Done(false));
-        }
+        let command = self.command(id)?.filter(|command| command.owner == owner);
+        let Some(mut command) = command else { return Ok(Owned::Done(false)) };
         match command.state {
-            CommandState::Taken { attempt, .. } => Ok(Owned::Done(attempt == take.attempt)),
+            CommandState::Taken { attempt: taken, .. } => Ok(Owned::Done(taken == attempt)),
             CommandState::Waiting if command.deadline > self.now => {
-                command.state = CommandState::Taken { attempt: take.attempt, at: self.now };
+                command.state = CommandState::Taken { attempt, at: self.now };
                 self.write_command(&command)?;
                 Ok(Owned::Done(true))
             }
@@ -109,16 +111,14 @@ impl Step<'_> {
 
     /// Removes commands whose deadline was before `before`. Answers with their number.
     pub(crate) fn forget_commands(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
-        let Some(last) = before.0.checked_sub(1).map(Timestamp) else { return Ok(0) };
-        let deadlines = Key::of(Table::CommandDeadlines);
-        let over = self.txn.up_to(&deadlines, &deadlines.clone().time(last), limit)?;
+        let over = self.txn.before(Table::CommandDeadlines, before, limit);
         for (key, _) in &over {
             let id = CommandId(last_id(key)?);
             if let Some(command) = self.readable(self.command(id))? {
-                self.txn.remove(&of_node(&command))?;
+                self.txn.remove(&of_node(&command));
             }
-            self.txn.remove(&Key::of(Table::Commands).command(id))?;
-            self.txn.delete(&[deadlines.bytes(), key].concat())?;
+            self.txn.remove(&Key::of(Table::Commands).command(id));
+            self.txn.delete(key);
         }
         Ok(over.len())
     }
@@ -131,7 +131,7 @@ impl Step<'_> {
     ) -> Result<CommandRecord> {
         command.state = CommandState::Ended { result, attempt, at: self.now };
         self.write_command(&command)?;
-        self.txn.remove(&of_node(&command))?;
+        self.txn.remove(&of_node(&command));
         self.told.changes.push(Change::CommandEnded(command.id));
         Ok(command)
     }

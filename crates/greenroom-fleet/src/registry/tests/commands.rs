@@ -24,8 +24,8 @@ fn commands_that_have_not_ended_are_bounded_for_each_name() {
     assert_eq!(put_now(&mut world, &owner), CommandPut::Full);
     // A command that is carried out takes a place until it has ended.
     let attempt = AttemptId::new();
-    let take = TakeCommand { command: first.id, owner: owner.clone(), attempt };
-    assert_eq!(world.step(|step| step.take_command(take.clone())), Owned::Done(true));
+    let take = |step: &mut Step<'_>| step.take_command(first.id, owner.clone(), attempt);
+    assert_eq!(world.step(take), Owned::Done(true));
     assert_eq!(put_now(&mut world, &owner), CommandPut::Full);
     assert!(world.step(|step| step.finish_command(first.id, attempt, CommandResult::Done)));
     assert!(matches!(put_now(&mut world, &owner), CommandPut::Put(_)));

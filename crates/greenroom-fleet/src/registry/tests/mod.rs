@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::key::{Key, Table};
+use super::map::rows;
 use super::*;
 use crate::backend::{MemoryBackend, Requests};
 use crate::clock::Clock;
@@ -50,7 +50,7 @@ fn running(world: &mut World) -> (Ownership, PromptId) {
     let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
     let owner = Ownership { name, node, term: record.term };
     let begin = Begin { owner: owner.clone(), prompt: accept.prompt, attempt, reserve: None };
-    assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Begun::Send(_))));
+    assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Some(_))));
     (owner, accept.prompt)
 }
 
@@ -116,7 +116,7 @@ fn an_account_is_not_closed_while_a_new_name_spends_from_it() {
         let owner = Ownership { name: record.name, node: owner.node, term: record.term };
         let reserve = Some(reserve);
         let begin = Begin { owner, prompt: second.prompt, attempt: AttemptId::new(), reserve };
-        assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Begun::Send(_))));
+        assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Some(_))));
     });
     assert_eq!((closed.unwrap().0, world.conflicts), (false, 1));
     assert_eq!(world.step(|step| step.tenant(String::new())).reserved, 60);
@@ -151,17 +151,17 @@ fn a_request_sees_its_writes_in_place_of_the_rows() {
         map.put(key, b"old").unwrap();
     }
     let request = |step: &mut Step<'_>| {
-        step.txn.delete(b"a")?;
-        step.txn.put(b"bb", b"new")?;
-        step.txn.put(b"c", b"new")?;
+        step.txn.delete(b"a");
+        step.txn.put(b"bb", b"new");
+        step.txn.put(b"c", b"new");
         let keys = |limit| {
-            let rows = step.txn.scan(b"a", b"d", limit)?;
+            let rows = step.txn.scan(Part::Values, b"a", b"d", limit);
             Ok(rows
                 .into_iter()
                 .map(|(key, value)| String::from_utf8([key, value].concat()).unwrap())
                 .collect::<Vec<_>>())
         };
-        Ok((keys(2)?, keys(usize::MAX)?, step.txn.get(b"a")?, step.txn.get(b"d")?))
+        Ok((keys(2)?, keys(usize::MAX)?, step.txn.get(b"a"), step.txn.get(b"d")))
     };
     let (rows, now) = (Rows::default(), Timestamp(1));
     let wanted = rows::try_on(&rows, now, request).lacking;
@@ -201,8 +201,13 @@ fn a_record_that_cannot_be_read_hides_no_other_one_from_the_lists() {
     world.step(|step| step.expire_prompts(10));
     assert!(world.step(|step| step.outcome(fine)).is_some());
     assert_eq!(world.step(|step| step.next_expiry()), None);
-    world.map.put(Key::of(Table::Ended).time(Timestamp(1)).prompt(spoilt).bytes(), b"").unwrap();
-    assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 2);
+    assert_eq!(world.step(|step| step.queued()), 0);
+    let prompts = [Table::Prompts, Table::Contents, Table::Keys].map(|table| world.rows(table).len());
+    assert_eq!(prompts, [1; 3], "the one that can be read");
+    for list in [Table::Queue, Table::Waiting] {
+        assert!(world.rows(list).is_empty());
+    }
+    assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 1);
     assert!(world.rows(Table::Prompts).is_empty());
 }
 
@@ -214,7 +219,8 @@ fn a_prompt_that_cannot_be_read_any_more_is_forgotten_as_a_whole() {
     assert_eq!(world.step(|step| step.withdraw(accept.prompt)), Withdrawn::Unsent);
     world.map.put(Key::of(Table::Prompts).prompt(accept.prompt).bytes(), b"spoilt").unwrap();
     assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 1);
-    for table in [Table::Prompts, Table::Contents, Table::Outcomes, Table::Ended, Table::EndedOf] {
+    for table in [Table::Prompts, Table::Contents, Table::Keys, Table::Outcomes, Table::Ended, Table::EndedOf]
+    {
         assert_eq!(world.rows(table), BTreeMap::new(), "rows of table {}", table as u8);
     }
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::super::key::{Key, Table};
 use super::super::moving::ended_of;
-use super::super::rows::{Attempt, try_on};
 use super::super::*;
 use crate::id::{AttemptId, CommandId, NodeId, QuestionId, Term};
-use crate::record::{NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptState, QuestionRecord};
+use crate::record::{
+    NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptState, QuestionRecord, Unsent,
+};
 use crate::request::*;
 
 const TENANTS: [&str; 2] = ["", "b\0"];
@@ -124,16 +124,7 @@ impl World {
         let before = self.map.clone();
         let answer = self.step(&request);
         let text = format!("{answer:?}");
-        let refused = [
-            "Fenced",
-            "Refused(",
-            "Done(Busy",
-            "Done(NotQueued",
-            "Done(OverBudget",
-            "Done(Gone",
-            "Done(None",
-            "Gone",
-        ];
+        let refused = ["Fenced", "Refused(", "Done(None", "Some(Fenced", "Some(Done(None", "Gone"];
         let refused = refused.iter().any(|refused| text.starts_with(refused));
         assert!(!refused || self.map == before, "a refused request has written: {text}");
         let after = self.map.clone();
@@ -196,13 +187,19 @@ impl World {
                 let Some(owner) = last.or_else(|| self.one(|world| &world.owners)) else { return };
                 let waiting = match self.below(4) {
                     0 => None,
-                    _ => self.step(|step| step.queue(owner.name.clone(), 9)).pop().map(|prompt| prompt.id),
+                    _ => self.step(|step| step.next_prompt(owner.name.clone())).map(|prompt| prompt.id),
                 };
                 let Some(prompt) = waiting.or_else(|| self.one(|world| &world.prompts)) else { return };
                 let period = Timestamp(self.now.0 / 100);
                 let reserve = (self.below(2) == 0).then_some(Reserve { period, budget: 50, amount: 10 });
                 let begin = Begin { owner: owner.clone(), prompt, attempt, reserve };
-                if let Owned::Done(Begun::Send(content)) = self.twice(|step| step.begin(begin.clone())) {
+                // None: the prompt has expired.
+                let begun = self.twice(|step| {
+                    let begun = step.begin(begin.clone())?;
+                    let expired = PromptOutcome::Unsent { why: Unsent::Expired };
+                    Ok((step.outcome(prompt)? != Some(expired)).then_some(begun))
+                });
+                if let Some(Owned::Done(Some(content))) = begun {
                     let first = self.sent.insert((prompt, content.to_string()), attempt);
                     assert_eq!(first, None, "sent twice");
                     self.begun.push((owner, prompt, attempt));
@@ -231,7 +228,11 @@ impl World {
                     let _: Owned<bool> = self.twice(|step| step.release(owner.clone()));
                 } else {
                     let failed = ActivationFailed { owner, why: String::new(), period: WAIT, intensity: 3 };
-                    let _: Owned<AfterFailure> = self.twice(|step| step.activation_failed(failed.clone()));
+                    // None: the name is quarantined.
+                    let _: Option<Owned<Option<u32>>> = self.twice(|step| {
+                        let after = step.activation_failed(failed.clone())?;
+                        Ok(Some(after).filter(|after| *after != Owned::Done(None)))
+                    });
                 }
             }
             15 => {

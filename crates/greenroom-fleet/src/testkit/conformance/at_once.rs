@@ -1,11 +1,9 @@
 //! Promises about commits at once, of two processes if there can be two.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::join_all;
 
 use super::Check;
-use super::stage::{Stage, between, rows, same};
+use super::stage::{COUNTER, Stage, adds, between, commit, rows, same};
 use crate::backend::{Commit, Committed};
 
 pub(super) const PROMISES: &[(&str, Check)] = &[
@@ -15,8 +13,6 @@ pub(super) const PROMISES: &[(&str, Check)] = &[
     ("of commits that expect the same sum one happens", |stage| Box::pin(sums(stage))),
     ("a read is of one moment", |stage| Box::pin(one_moment(stage))),
 ];
-
-const COUNTER: &[u8] = b"\x1da";
 
 impl Stage {
     /// The store, as one process has it for even numbers and the other process for odd ones.
@@ -34,19 +30,10 @@ async fn increments(stage: &Stage) {
         let (stage, mut left) = (stage.of(number), 10);
         while left > 0 {
             let known = stage.row(b"\x02n").await;
-            let before: u32 = match &known {
-                Some(value) => std::str::from_utf8(value).unwrap_or_default().parse().unwrap_or_default(),
-                None => 0,
-            };
-            let next = (before + 1).to_string();
-            let commit = Commit {
-                expected: rows([(b"\x02n", known.as_deref())]),
-                writes: rows([(b"\x02n", Some(next.as_bytes()))]),
-                ..Commit::default()
-            };
-            if stage.commit(commit).await == Committed::Done {
-                left -= 1;
-            }
+            let before = known.as_deref().map_or("0", |value| std::str::from_utf8(value).unwrap_or_default());
+            let next = (before.parse().unwrap_or(0) + 1).to_string();
+            let next = commit([(b"\x02n", known.as_deref())], [(b"\x02n", Some(next.as_bytes()))]);
+            left -= u32::from(stage.commit(next).await == Committed::Done);
         }
     });
     join_all(adding).await;
@@ -58,12 +45,8 @@ async fn either(stage: &Stage) {
     for round in 0..50_u8 {
         let keys = [[2, round, 0], [2, round, 1]];
         let writing = (0..2).map(async |number| {
-            let commit = Commit {
-                expected: rows([(&keys[1 - number], None)]),
-                writes: rows([(&keys[number], Some(b"1"))]),
-                ..Commit::default()
-            };
-            stage.of(number).commit(commit).await
+            let one = commit([(&keys[1 - number], None)], [(&keys[number], Some(b"1"))]);
+            stage.of(number).commit(one).await
         });
         let count = join_all(writing).await.iter().filter(|done| **done == Committed::Done).count();
         assert!(count <= 1, "both commits of round {round} happened");
@@ -75,11 +58,12 @@ async fn either(stage: &Stage) {
 async fn additions(stage: &Stage) {
     let adding = (0..40).map(async |number| {
         let by = if number % 4 == 3 { -2 } else { 3 };
-        let additions = BTreeMap::from([(COUNTER.to_vec(), by), (b"\x1db".to_vec(), 1)]);
-        stage.of(number).done(Commit { additions, ..Commit::default() }).await
+        let mut both = adds(COUNTER, by);
+        both.additions.insert(b"\x1db".to_vec(), 1);
+        stage.of(number).done(both).await
     });
     // Additions come first, so the sum does not come to zero in between.
-    stage.done(Commit { additions: BTreeMap::from([(COUNTER.to_vec(), 100)]), ..Commit::default() }).await;
+    stage.done(adds(COUNTER, 100)).await;
     join_all(adding).await;
     same("one counter", stage.counter(COUNTER).await, 170);
     same("the other one", stage.counter(b"\x1db").await, 40);
@@ -90,11 +74,7 @@ async fn sums(stage: &Stage) {
     for round in 0..20_u8 {
         let key = vec![0x1d, round];
         let spending = (0..6).map(async |number| {
-            let commit = Commit {
-                expected: BTreeMap::from([(key.clone(), None)]),
-                additions: BTreeMap::from([(key.clone(), 5)]),
-                ..Commit::default()
-            };
+            let commit = Commit { expected: rows([(&key, None)]), ..adds(&key, 5) };
             stage.of(number).commit(commit).await
         });
         let count = join_all(spending).await.iter().filter(|done| **done == Committed::Done).count();
@@ -108,12 +88,8 @@ async fn one_moment(stage: &Stage) {
     let writing = async {
         for round in 1..=40_u8 {
             let value = [round];
-            let commit = Commit {
-                writes: rows([(b"\x02a", Some(&value)), (b"\x02b", Some(&value)), (b"\x05c", Some(&value))]),
-                additions: BTreeMap::from([(COUNTER.to_vec(), 1)]),
-                ..Commit::default()
-            };
-            stage.done(commit).await;
+            let writes = rows([(b"\x02a", Some(&value)), (b"\x02b", Some(&value)), (b"\x05c", Some(&value))]);
+            stage.done(Commit { writes, ..adds(COUNTER, 1) }).await;
         }
     };
     let reading = async {

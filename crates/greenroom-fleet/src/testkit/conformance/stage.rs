@@ -75,6 +75,22 @@ pub(super) fn between(from: &[u8], to: &[u8], limit: usize) -> Range {
     Range { from: from.to_vec(), to: to.to_vec(), limit, part: Part::Values }
 }
 
+/// A counter of a tenant.
+pub(super) const COUNTER: &[u8] = b"\x1da";
+
+/// A commit that adds to a counter.
+pub(super) fn adds(key: &[u8], by: i64) -> Commit {
+    Commit { additions: BTreeMap::from([(key.to_vec(), by)]), ..Commit::default() }
+}
+
+/// A commit that expects rows and writes others.
+pub(super) fn commit<const E: usize, const W: usize>(
+    expected: [(&[u8], Option<&[u8]>); E],
+    writes: [(&[u8], Option<&[u8]>); W],
+) -> Commit {
+    Commit { expected: rows(expected), writes: rows(writes), ..Commit::default() }
+}
+
 /// A list of rows, as a commit has them.
 pub(super) fn rows<const N: usize>(rows: [(&[u8], Option<&[u8]>); N]) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
     rows.into_iter().map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec))).collect()

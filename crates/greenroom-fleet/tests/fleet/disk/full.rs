@@ -1,10 +1,10 @@
 //! A disk that is full, read-only or broken, while a fleet starts, runs and ends.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::{NoArgs, PermissionDecision, Session, ToolServer};
-use greenroom_fleet::testkit::DiskFault;
 use greenroom_fleet::{FleetPrompt, InterruptedBy, NameState, PromptError, PromptOutcome};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
@@ -14,10 +14,10 @@ use super::*;
 use crate::scenes::{asks, drain, in_time, named, outcome, secs, send, start};
 
 /// The faults of a disk, and what the error says to do about each.
-const FAULTS: [(DiskFault, &str); 3] = [
-    (DiskFault::Full, "make room on its disk"),
-    (DiskFault::ReadOnly, "its disk is read-only: make it writable"),
-    (DiskFault::Broken, "make room on its disk or mend it"),
+const FAULTS: [(ErrorKind, &str); 3] = [
+    (ErrorKind::StorageFull, "make room on its disk"),
+    (ErrorKind::ReadOnlyFilesystem, "its disk is read-only: make it writable"),
+    (ErrorKind::Other, "make room on its disk or mend it"),
 ];
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_drain_on_a_full_disk_keeps_its_deadline_and_loses_nothing() {
     let goes_on = send(&fleet, "b", FleetPrompt::new("hold").continue_with("go on", 1)).await.prompt_id();
     clis.read(2).await;
     let waits = send(&fleet, "a", "two").await.prompt_id();
-    disk.fail(DiskFault::Full);
+    disk.fail(ErrorKind::StorageFull);
     let took = drain(&fleet, secs(1)).await;
     // The time that tasks need to end comes on top.
     assert!(took < secs(5), "{took:?}");

@@ -1,11 +1,11 @@
 //! Files that are refused, and files that are in use: what the error says, and that nothing is written.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use greenroom_fleet::FleetPrompt;
 use greenroom_fleet::backend::Requests;
-use greenroom_fleet::testkit::DiskFault;
 
 use super::*;
 use crate::scenes::{asks, drain, in_time, named, outcome, secs, send};
@@ -210,7 +210,7 @@ async fn a_folder_on_a_disk_that_cannot_be_written_is_named() {
         &["/proc/fleet.redb", "its folder has to exist and be writable"],
     );
     let disk = SimulatedDisk::new();
-    disk.fail(DiskFault::ReadOnly);
+    disk.fail(ErrorKind::ReadOnlyFilesystem);
     let error = LocalBackend::on_disk(&disk).await.unwrap_err();
     assert_says(&error, BackendErrorKind::Unavailable, &["its disk is read-only: make it writable"]);
     assert_eq!(disk.bytes(), [0; 0]);

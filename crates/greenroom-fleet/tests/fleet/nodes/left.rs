@@ -109,7 +109,7 @@ async fn no_cli_starts_while_the_record_of_an_earlier_one_cannot_be_read() {
     assert_eq!(world.clis.starts_of("a"), 0, "a second CLI may run beside the first one");
     let admin = Admin::new(world.backend.clone());
     let stuck = admin.stuck(None, 10).await.unwrap();
-    let NameState::Quarantined { why, .. } = &stuck.names[0].state else { panic!("{stuck:?}") };
+    let NameState::Quarantined { why, .. } = &stuck[0].state else { panic!("{stuck:?}") };
     assert!(why.contains(&format!("with the term {} cannot be read", owner.term)), "{why}");
     assert!(why.contains("remove_process"), "{why}");
 

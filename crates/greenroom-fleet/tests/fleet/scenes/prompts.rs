@@ -351,7 +351,7 @@ async fn names_of_a_tenant_start_in_the_order_in_which_their_prompts_were_accept
     let slow = |world: &World| {
         let backend = FaultedBackend::new(world.backend.clone());
         backend.plan(|request| match request.method {
-            "name_record" | "queue" => Fault::Delay(Duration::from_millis(1_000 / (1 + request.nth))),
+            "name_record" | "next_prompt" => Fault::Delay(Duration::from_millis(1_000 / (1 + request.nth))),
             _ => Fault::Pass,
         });
         world.on(backend).configure(|limits| (limits.live, limits.wait) = (1, secs(3600)))

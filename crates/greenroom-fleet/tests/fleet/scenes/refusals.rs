@@ -131,14 +131,14 @@ async fn a_queue_that_cannot_be_read_is_looked_at_again() {
     let fleet = start(world.on(backend.clone())).await;
     let log = Log::of(&fleet);
     backend.plan(|request| match request.method {
-        "queue" => Fault::Refuse(BackendErrorKind::Damaged),
+        "next_prompt" => Fault::Refuse(BackendErrorKind::Damaged),
         _ => Fault::Pass,
     });
     let turn = send(&fleet, "a", "one").await;
     tokio::time::sleep(secs(20)).await;
     assert_eq!(world.clis.starts_of("a"), 0);
     let why = not_activated(&log);
-    assert!(why.iter().any(|why| why.contains("`queue` is refused")), "{why:?}");
+    assert!(why.iter().any(|why| why.contains("`next_prompt` is refused")), "{why:?}");
     backend.disable();
     let begun = Instant::now();
     assert_eq!(outcome(turn).await.text(), Some("re: one"));

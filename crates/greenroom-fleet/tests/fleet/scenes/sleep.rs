@@ -275,7 +275,7 @@ async fn names_that_wait_for_a_slot_read_nothing_meanwhile() {
         drop(send(&fleet, &format!("name {n}"), "one").await);
     }
     sleep(secs(1)).await;
-    let read = || ["name_record", "queue", "tenant"].map(|method| backend.requests(method));
+    let read = || ["name_record", "next_prompt", "tenant"].map(|method| backend.requests(method));
     let (before, looks) = (read(), backend.requests("waiting"));
     sleep(secs(60)).await;
     assert_eq!(read(), before);

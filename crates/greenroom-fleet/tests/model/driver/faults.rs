@@ -7,20 +7,20 @@ pub(super) fn fault(faults: Faults, request: FaultedRequest) -> Fault {
     match faults {
         Faults::Off => Fault::Pass,
         Faults::Random(seed) => {
-            let random =
-                RandomFaults { fail: 0.1, lose_reply: 0.1, delay: 0.3, ..RandomFaults::new(seed.into()) };
-            random.fault(request)
+            let mut random = random(seed, request);
+            let time = Duration::from_millis(100).mul_f64(random.f64());
+            match random.u8(..20) {
+                0..2 => Fault::Fail,
+                2..4 => Fault::LoseReply,
+                4..7 => Fault::Delay(time),
+                7..10 => Fault::DelayReply(time),
+                _ => Fault::Pass,
+            }
         }
         Faults::Slow(tenths) => {
-            let seed = request.total.wrapping_mul(tenths.into());
-            let late = RandomFaults {
-                fail: 0.0,
-                lose_reply: 0.0,
-                delay: 1.0,
-                delay_up_to: Duration::from_millis(100) * u32::from(tenths),
-                ..RandomFaults::new(seed)
-            };
-            late.fault(request)
+            let mut random = random(tenths, request);
+            let time = (Duration::from_millis(100) * u32::from(tenths)).mul_f64(random.f64());
+            if random.bool() { Fault::Delay(time) } else { Fault::DelayReply(time) }
         }
         Faults::Hang(carried_out) => {
             if carried_out {
@@ -37,6 +37,11 @@ pub(super) fn fault(faults: Faults, request: FaultedRequest) -> Fault {
             }
         }
     }
+}
+
+/// Random numbers for a request, the same ones for the same seed.
+fn random(seed: impl Into<u64>, request: FaultedRequest) -> fastrand::Rng {
+    fastrand::Rng::with_seed(seed.into() << 32 | request.total)
 }
 
 impl Life<'_> {

@@ -42,7 +42,6 @@ impl Life<'_> {
                 if let Some(fleet) = &self.fleet {
                     fleet.inject(match target {
                         Target::Admission => FleetFault::Admission,
-                        Target::Keeper => FleetFault::Keeper,
                         Target::Name(name) => FleetFault::Name(Name::new(name_of(*name)).unwrap()),
                     });
                 }

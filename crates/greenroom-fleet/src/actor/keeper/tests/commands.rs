@@ -32,7 +32,7 @@ impl Stage {
 #[tokio::test(start_paused = true)]
 async fn a_command_is_carried_out_at_once_after_its_hint() {
     let stage = Stage::new().await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     stage.settle().await;
     let (owner, command) = stage.commanded("a").await;
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -51,7 +51,7 @@ async fn a_command_is_carried_out_at_once_after_its_hint() {
 async fn a_command_without_a_hint_is_found_within_a_second() {
     let backend = FaultedBackend::new(MemoryBackend::new()).without_changes();
     let stage = Stage::on(backend, FleetLimits::default()).await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
     stage.awake("a");
@@ -64,7 +64,7 @@ async fn a_command_without_a_hint_is_found_within_a_second() {
 #[tokio::test(start_paused = true)]
 async fn a_node_alone_or_asleep_looks_for_no_commands() {
     let stage = Stage::new().await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     stage.awake("a");
     tokio::time::sleep(SECOND * 60).await;
     assert_eq!(stage.backend.requests("commands"), 0, "it is alone");
@@ -83,7 +83,7 @@ async fn a_command_to_a_name_that_was_given_back_is_withdrawn_at_once() {
     stage.awake("a");
     let join = Join { node: NodeId::new(), host: "there".into(), lease: HOUR, capacity: 8 };
     stage.backend.join(join).await.unwrap();
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     tokio::time::sleep(SECOND * 7).await;
     assert_eq!(stage.result(command).await, Some(CommandResult::Withdrawn));
 }
@@ -91,7 +91,7 @@ async fn a_command_to_a_name_that_was_given_back_is_withdrawn_at_once() {
 #[tokio::test(start_paused = true)]
 async fn old_commands_are_forgotten_after_an_hour() {
     let stage = Stage::new().await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     let (_, command) = stage.commanded("a").await;
     tokio::time::sleep(SECOND * 3500).await;
     assert!(stage.backend.command(command).await.unwrap().is_some());

@@ -1,11 +1,11 @@
 //! Looks at what can run: their order, and what they leave out.
 
 use super::*;
-use crate::actor::stage::shared;
 use crate::clock::Clock;
 use crate::id::Timestamp;
 use crate::limits::{Budget, Quota};
-use crate::request::{Accept, Finish, Join, Marked, QueueBounds};
+use crate::request::{Accept, Finish, Marked, QueueBounds};
+use crate::stage::{join, shared};
 
 fn names(of: &[&str]) -> Vec<Name> {
     of.iter().map(|name| Name::new(*name).unwrap()).collect()
@@ -20,7 +20,7 @@ async fn names_are_woken_in_the_order_in_which_their_prompts_were_accepted() {
         tokio::time::advance(Duration::from_millis(1)).await;
     }
     // After a restart: the first look finds them all.
-    let keeper = stage.keeper().await;
+    let keeper = stage.keeper();
     assert_eq!(stage.woken().await, names(&order));
 
     stage.settle().await;
@@ -47,9 +47,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let budget = Some(Budget { amount: 10, period: HOUR, reserve: 5 });
     let poor = Quota { budget, ..Quota::default() };
     fleet.quotas.insert("poor".to_owned(), poor);
-    let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease, capacity: 8 };
-    backend.join(join).await.unwrap();
-    let mut stage = Stage::of(Arc::new(fleet), backend.clone()).await;
+    let mut stage = Stage::of(join(fleet).await, backend.clone());
     let prompt = |name: &str, tenant: &str| Accept { tenant: tenant.to_owned(), ..accept(name, HOUR * 10) };
 
     // The tenant spends its money.
@@ -62,7 +60,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
         attempt,
         reserve: stage.shared.reserve("poor", backend.now()),
     };
-    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+    assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let outcome = crate::record::PromptOutcome::Completed { result: ().into(), transcript_lost: false };
     let finish = Finish { owner: owner.clone(), prompt: spent, attempt, outcome, cost: 10, quarantine: None };
     assert!(backend.finish(finish).await.unwrap().done().unwrap());
@@ -78,10 +76,10 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let period = stage.shared.quota("poor").budget.unwrap().period_at(backend.now());
     let next_period = Instant::now() + period.after(HOUR).since(backend.now());
 
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     assert_eq!(stage.woken().await, names(&["runs"]));
     let asked = |backend: &FaultedBackend| {
-        ["waiting", "tenant", "name_record", "queue"].map(|of| backend.requests(of))
+        ["waiting", "tenant", "name_record", "next_prompt"].map(|of| backend.requests(of))
     };
     let before = asked(&backend);
     assert_eq!(stage.woken().await, names(&["runs"]), "the next look");
@@ -109,10 +107,8 @@ async fn tenants_that_have_spent_their_money_are_not_asked_about_again() {
     fleet.default_quota =
         Quota { budget: Some(Budget { amount: 10, period: HOUR, reserve: 5 }), ..Quota::default() };
     fleet.quotas.insert("rich".to_owned(), Quota::default());
-    let join = Join { node: fleet.node, host: "here".into(), lease: fleet.limits.lease, capacity: 8 };
-    backend.join(join).await.unwrap();
     let period = fleet.default_quota.budget.unwrap().period_at(backend.now());
-    let mut stage = Stage::of(Arc::new(fleet), backend.clone()).await;
+    let mut stage = Stage::of(join(fleet).await, backend.clone());
     let bounds = QueueBounds { name: 1, tenant: 1, fleet: u32::MAX };
     for number in 0..TENANTS {
         let tenant = format!("poor {number}");
@@ -120,7 +116,7 @@ async fn tenants_that_have_spent_their_money_are_not_asked_about_again() {
         stage.accept(Accept { tenant, bounds, ..accept(&format!("of {number}"), HOUR * 10) }).await;
     }
     stage.accept(Accept { tenant: "rich".to_owned(), bounds, ..accept("runs", HOUR * 10) }).await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     assert_eq!(stage.woken().await, names(&["runs"]));
     let asked = |backend: &FaultedBackend| ["waiting", "tenant"].map(|of| backend.requests(of));
     let before = asked(&backend);

@@ -29,7 +29,7 @@ impl Stage {
         let Claimed::Won(record) = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name, node, term: record.term };
         let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
-        assert!(matches!(self.backend.begin(begin).await.unwrap().done(), Some(Begun::Send(_))));
+        assert!(matches!(self.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
         prompt
     }
 
@@ -43,7 +43,7 @@ impl Stage {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_stops_renewing_is_lost_after_its_lease() {
     let mut stage = Stage::new().await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     let peer = stage.peer().await;
     let runs = stage.runs(peer, "runs").await;
     stage.accept(accept("runs", HOUR)).await;
@@ -68,7 +68,7 @@ async fn a_node_that_stops_renewing_is_lost_after_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_renews_late_in_its_lease_is_never_lost() {
     let mut stage = Stage::new().await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     let peer = stage.peer().await;
     for _ in 0..100 {
         tokio::time::sleep(LEASE - SECOND).await;
@@ -85,7 +85,7 @@ async fn after_an_outage_a_node_waits_a_whole_lease_before_another_is_lost() {
     // The renewals of the node itself, its looks at the other nodes, and looks that never end.
     for (method, fault) in [("renew", Fault::Fail), ("nodes", Fault::Fail), ("nodes", Fault::Hang)] {
         let mut stage = Stage::new().await;
-        let _keeper = stage.keeper().await;
+        let _keeper = stage.keeper();
         let peer = stage.peer().await;
         tokio::time::sleep(SECOND * 12).await;
         stage.backend.plan(move |request| if request.method == method { fault } else { Fault::Pass });
@@ -102,7 +102,7 @@ async fn after_an_outage_a_node_waits_a_whole_lease_before_another_is_lost() {
 async fn one_request_that_fails_keeps_no_dead_node_alive() {
     for method in ["renew", "nodes"] {
         let mut stage = Stage::new().await;
-        let _keeper = stage.keeper().await;
+        let _keeper = stage.keeper();
         let (peer, joined) = (stage.peer().await, Instant::now());
         for _ in 0..5 {
             tokio::time::sleep(SECOND * 5).await;
@@ -122,7 +122,7 @@ async fn a_recovery_that_is_refused_keeps_no_other_node_alive() {
         "recover" => Fault::Refuse(BackendErrorKind::Damaged),
         _ => Fault::Pass,
     });
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     for _ in 0..5 {
         tokio::time::sleep(SECOND * 10).await;
         stage.renew(second).await;
@@ -136,7 +136,7 @@ async fn a_recovery_that_is_refused_keeps_no_other_node_alive() {
 async fn a_node_that_stood_still_declares_nobody_dead_at_once() {
     let limits = FleetLimits { lease: SECOND * 300, ..FleetLimits::default() };
     let mut stage = Stage::on(FaultedBackend::new(MemoryBackend::new()), limits).await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     let peer = stage.peer().await;
     tokio::time::sleep(SECOND * 8).await;
     // Time passes, and nothing runs meanwhile: neither this node nor its peer.
@@ -153,7 +153,7 @@ async fn names_of_a_lost_node_are_recovered_in_batches_with_pauses() {
     for name in 0..640 {
         stage.runs(peer, &format!("name {name}")).await;
     }
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     let lost = stage.lost(peer).await;
     let mut most = 0;
     let mut before = 640;
@@ -185,7 +185,7 @@ async fn nodes_that_recover_names_together_are_no_faster_than_one() {
     }
     let mut keepers = Vec::new();
     for stage in &stages {
-        keepers.push(stage.keeper().await);
+        keepers.push(stage.keeper());
     }
     let state = async || {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -207,7 +207,7 @@ async fn nodes_that_recover_names_together_are_no_faster_than_one() {
 async fn a_node_that_joins_a_lone_node_and_dies_at_once_is_lost_after_its_lease() {
     for pause in [Duration::from_millis(11_100), Duration::from_millis(13_900)] {
         let mut stage = Stage::new().await;
-        let _keeper = stage.keeper().await;
+        let _keeper = stage.keeper();
         tokio::time::sleep(pause).await;
         let (peer, joined) = (stage.peer().await, Instant::now());
         let lost = stage.lost(peer).await.duration_since(joined);
@@ -220,7 +220,7 @@ async fn a_node_that_finds_itself_dead_is_fenced_and_recovers_nothing() {
     let stage = Stage::new().await;
     let node = stage.shared.node;
     stage.runs(node, "runs").await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     stage.settle().await;
     stage.backend.leave(node).await.unwrap();
     timeout(SECOND, stage.shared.lost.cancelled()).await.expect("the node goes on");
@@ -231,7 +231,7 @@ async fn a_node_that_finds_itself_dead_is_fenced_and_recovers_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_node_alone_looks_for_others_each_second() {
     let stage = Stage::new().await;
-    let _keeper = stage.keeper().await;
+    let _keeper = stage.keeper();
     tokio::time::sleep(SECOND * 60).await;
     let requests = stage.backend.requests("nodes");
     assert!(requests <= 122, "{requests} requests in a minute: a page, and the empty one behind it");

@@ -16,6 +16,7 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use crate::actor::context::{FleetShared, shown};
@@ -53,7 +54,7 @@ pub(crate) async fn end(
     given_up_at: Instant,
 ) -> Option<String> {
     let name = &record.name;
-    let process = match LeftProcess::of(&record.process) {
+    let process = match LeftProcess::deserialize(&record.process) {
         Ok(process) => process,
         // Its process may run.
         Err(error) => return Some(unreadable(name, record.term, error).to_string()),

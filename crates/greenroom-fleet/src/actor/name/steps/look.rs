@@ -5,7 +5,6 @@ use crate::actor::context::{FleetShared, has_room, shown};
 use crate::actor::retry::{NotDone, repeat};
 use crate::backend::Requests;
 use crate::error::FleetError;
-use crate::id::Timestamp;
 use crate::record::{NameRecord, NameState, PromptRecord};
 
 /// Looks for the prompt of a name that may begin now. `is_wanted`: callers wait for its session.
@@ -18,23 +17,21 @@ pub(in crate::actor::name) async fn look(
     is_wanted: bool,
 ) -> Result<Option<PromptRecord>, FleetError> {
     cell.look();
-    let (record, next) = read_queue(shared, cell).await.map_err(|not_done| {
-        let (name, why) = (shown(&cell.name), not_done.to_string());
-        if let NotDone::Error(_) = not_done {
-            tracing::warn!(name, why, "the backend does not say what waits for a session");
-        }
-        FleetError::State(why)
+    let (record, next) = read_queue(shared, cell).await.inspect_err(|not_done| {
+        let name = shown(&cell.name);
+        tracing::warn!(name, %not_done, "the backend does not say what waits for a session");
     })?;
     let Some(record) = record else {
         return Err(FleetError::State("the session is not known: send it a prompt first".to_owned()));
     };
-    if let Some(why) = blocked(&record) {
-        return Err(FleetError::State(why));
-    }
-    if next.is_none() && is_wanted {
-        check_here(shared, &record).await?;
-    }
-    Ok(next)
+    let why = match &record.state {
+        NameState::Quarantined { why, .. } => quarantined(why),
+        NameState::Deleting { .. } => "the session is being deleted".to_owned(),
+        NameState::Departing { .. } => "the session moves to another backend".to_owned(),
+        _ if next.is_none() && is_wanted => return check_here(shared, &record).await.map(|()| None),
+        _ => return Ok(next),
+    };
+    Err(FleetError::State(why))
 }
 
 /// Reads the record of a name, and the prompt that may begin.
@@ -51,26 +48,13 @@ pub(super) async fn read_queue(
     if matches!(elsewhere.ok_or(NotDone::Fenced)?, Ok(Some(_))) || shared.leaves_to_others(&found.profile) {
         return Ok((record, None));
     }
-    let bound = usize::try_from(found.queued).unwrap_or(usize::MAX);
-    let mut queue = repeat(shared, || shared.backend.queue(cell.name.clone(), bound)).await?;
+    let mut next = repeat(shared, || shared.backend.next_prompt(cell.name.clone())).await?;
     let now = shared.backend.now();
-    let first = match found.continues {
-        Some(id) => queue.iter().position(|prompt| prompt.id == id),
-        None => queue.iter().position(|prompt| prompt.is_due(now) && now < prompt.expires_at),
-    };
-    let next = first.map(|index| queue.swap_remove(index));
-    let may_begin = next.is_none() || within_budget(shared, &found.tenant, now).await?;
-    Ok((record, next.filter(|_| may_begin)))
-}
-
-/// The reason why a name that is known is not activated.
-fn blocked(record: &NameRecord) -> Option<String> {
-    match &record.state {
-        NameState::Quarantined { why, .. } => Some(quarantined(why)),
-        NameState::Deleting { .. } => Some("the session is being deleted".to_owned()),
-        NameState::Departing { .. } => Some("the session moves to another backend".to_owned()),
-        _ => None,
+    if let (Some(_), Some(reserve)) = (&next, shared.reserve(&found.tenant, now)) {
+        let account = repeat(shared, || shared.backend.tenant(found.tenant.clone())).await?;
+        next = next.filter(|_| has_room(&account, &reserve, now));
     }
+    Ok((record, next))
 }
 
 /// An error if a name cannot be activated on this node. None if the backend does not say.
@@ -100,11 +84,4 @@ pub(super) fn no_profile(profile: &str) -> String {
 
 pub(super) fn other_host(host: &str) -> String {
     format!("the session belongs to the host '{host}'")
-}
-
-/// True if the tenant has money for a turn.
-async fn within_budget(shared: &FleetShared, tenant: &str, now: Timestamp) -> Result<bool, NotDone> {
-    let Some(reserve) = shared.reserve(tenant, now) else { return Ok(true) };
-    let account = repeat(shared, || shared.backend.tenant(tenant.to_owned())).await?;
-    Ok(has_room(&account, &reserve, now))
 }

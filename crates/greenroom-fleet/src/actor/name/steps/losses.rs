@@ -7,7 +7,7 @@ use greenroom::report::Events;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::task::Task;
+use crate::actor::task::{Task, answer, spawn};
 use crate::record::PromptOutcome;
 
 /// Watches an activation for losses of its transcript. A skipped line that was too long, and missed events, count as losses, because
@@ -20,15 +20,17 @@ pub(crate) struct Losses {
 }
 
 /// The first loss of an activation. Later ones change nothing.
-#[derive(Debug)]
-struct Loss {
-    why: String,
-    is_after_kill: bool,
+#[derive(Clone, Debug)]
+pub(crate) struct Loss {
+    /// The loss in words.
+    pub(crate) why: String,
+    /// A turn that was killed is cut off anyway.
+    pub(crate) is_after_kill: bool,
 }
 
 impl Loss {
     /// True unless the loss is the end of a turn that was cut off anyway.
-    fn counts_for(&self, outcome: &PromptOutcome) -> bool {
+    pub(super) fn counts_for(&self, outcome: &PromptOutcome) -> bool {
         // A kill that comes later cuts off nothing of a completed turn.
         !self.is_after_kill || matches!(outcome, PromptOutcome::Completed { .. })
     }
@@ -41,45 +43,26 @@ impl Losses {
         let (asks, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
         let first = Arc::<OnceLock<Loss>>::default();
         let noted = first.clone();
-        let watch = Task::spawn(async move {
+        let watch = spawn(async move {
             loop {
                 tokio::select! {
                     // All events that are there come before the answer.
                     biased;
-                    event = events.next() => match event {
-                        Some(event) => {
-                            if let Some(why) = loss(&event, line_bytes) {
-                                noted.get_or_init(|| Loss { why, is_after_kill: kill.is_cancelled() });
-                            }
+                    event = events.next() => {
+                        let Some(event) = event else { return };
+                        if let Some(why) = loss(&event, line_bytes) {
+                            noted.get_or_init(|| Loss { why, is_after_kill: kill.is_cancelled() });
                         }
-                        None => return,
-                    },
-                    Some(done) = asked.recv() => {
-                        // An error: whoever asked waits no more.
-                        done.send(()).ok();
                     }
+                    Some(done) = asked.recv() => answer(done, ()),
                 }
             }
         });
         Arc::new(Self { asks, first, _watch: watch })
     }
 
-    /// The first loss, in words, unless it came after the kill: a turn that was killed is cut off anyway.
-    pub(crate) async fn before_kill(&self) -> Option<String> {
-        self.first(|loss| !loss.is_after_kill).await
-    }
-
-    /// The first loss, if it counts for the turn with this outcome. The session's outcome of a turn comes after the losses of the turn.
-    pub(crate) async fn of_turn(&self, outcome: &PromptOutcome) -> Option<String> {
-        self.first(|loss| loss.counts_for(outcome)).await
-    }
-
-    /// The first loss so far, also after the kill.
-    pub(super) async fn any(&self) -> Option<String> {
-        self.first(|_| true).await
-    }
-
-    async fn first(&self, counts: impl FnOnce(&Loss) -> bool) -> Option<String> {
+    /// The first loss so far. The session's outcome of a turn comes after the losses of the turn.
+    pub(crate) async fn first(&self) -> Option<Loss> {
         let (done, seen) = oneshot::channel();
         // An error: the session has ended, and all its losses are noted.
         if self.asks.send(done).await.is_ok() {
@@ -89,7 +72,7 @@ impl Losses {
                 () = self.asks.closed() => {}
             }
         }
-        self.first.get().filter(|loss| counts(loss)).map(|loss| loss.why.clone())
+        self.first.get().cloned()
     }
 }
 
@@ -123,7 +106,7 @@ mod tests {
                 let losses = Losses::watch(builder.events(), CancellationToken::new(), 100);
                 let mut ending = tokio::task::JoinSet::new();
                 ending.spawn(async move { drop(builder) });
-                assert_eq!(losses.before_kill().await, None);
+                assert!(losses.first().await.is_none());
                 ending.join_all().await;
             }
         };

@@ -15,7 +15,7 @@ use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::profile::ActivationContext;
-use crate::request::{AppendEntries, Ownership, Page, TranscriptsOf};
+use crate::request::{AppendEntries, Ownership};
 use crate::transcripts;
 
 const CONFIG: &str = "CLAUDE_CONFIG_DIR";
@@ -67,9 +67,8 @@ pub(super) fn attach(
             cx.name.as_str().escape_debug(),
         )));
     }
-    let losses = Losses::watch(builder.events(), cell.kill(), line_bytes);
-    cell.holdings().losses = Some(losses.clone());
-    let store = OwnedTranscript { shared: shared.clone(), cell: cell.clone(), owner: owner.clone(), losses };
+    cell.holdings().losses = Some(Losses::watch(builder.events(), cell.kill(), line_bytes));
+    let store = OwnedTranscript { shared: shared.clone(), cell: cell.clone(), owner: owner.clone() };
     Ok(builder.session_store(Arc::new(store)))
 }
 
@@ -78,7 +77,6 @@ struct OwnedTranscript {
     shared: Arc<FleetShared>,
     cell: Arc<NameCell>,
     owner: Ownership,
-    losses: Arc<Losses>,
 }
 
 impl SessionStore for OwnedTranscript {
@@ -90,8 +88,8 @@ impl SessionStore for OwnedTranscript {
         Box::pin(async move {
             // Entries link to the ones before them. Behind a gap they would hide the whole conversation from the next owner, so nothing
             // is stored once there is a loss, not even when the CLI starts again and the gap could be filled.
-            if let Some(why) = self.losses.any().await {
-                return Err(format!("nothing is stored behind a loss: {why}").into());
+            if let Some(loss) = self.cell.loss().await {
+                return Err(format!("nothing is stored behind a loss: {}", loss.why).into());
             }
             for part in transcripts::parts(key, entries) {
                 let part = AppendEntries { owner: Some(self.owner.clone()), ..part };
@@ -120,14 +118,8 @@ impl SessionStore for OwnedTranscript {
 
     fn list_subkeys<'a>(&'a self, key: &'a SessionKey) -> BoxFuture<'a, StoreResult<Vec<String>>> {
         Box::pin(async move {
-            let (of, mut last, mut parts) = (TranscriptsOf::key(&key.main()), None, Vec::new());
-            loop {
-                let page = || self.shared.backend.transcripts(of.clone(), last.clone(), Page::MOST);
-                let page = repeat(&self.shared, page).await?;
-                let Some(end) = page.last() else { return Ok(parts) };
-                last = Some(end.key.clone());
-                parts.extend(page.into_iter().filter_map(|transcript| transcript.key.subpath));
-            }
+            let backend = &*self.shared.backend;
+            Ok(repeat(&self.shared, || Box::pin(transcripts::subkeys(backend, key))).await?)
         })
     }
 }

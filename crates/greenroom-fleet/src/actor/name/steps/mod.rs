@@ -1,4 +1,4 @@
-//! The steps of a name: what its actor does in tasks of their own. This file has the activation; the files beside it have the other steps.
+//! The steps of a name: what its actor does in tasks of their own. This file has an activation and its end; the files beside it have the other steps.
 //!
 //! A step writes what it holds into the name's cell as soon as it holds it, so that an actor that fails in the middle of a step
 //! leaves nothing behind.
@@ -7,7 +7,6 @@ pub(crate) mod left;
 pub(super) mod look;
 pub(crate) mod losses;
 mod memory;
-pub(crate) mod release;
 pub(super) mod turn;
 
 use std::panic::AssertUnwindSafe;
@@ -28,16 +27,13 @@ use crate::event::FleetEvent;
 use crate::files::Folders;
 use crate::id::AttemptId;
 use crate::process;
-use crate::profile::{ActivatedFor, ActivationContext};
+use crate::profile::ActivationContext;
 use crate::record::NameRecord;
-use crate::request::{AfterFailure, Claim, Claimed, Ownership};
+use crate::request::{ActivationFailed, Claim, Claimed, Ownership};
 use look::{no_profile, other_host, quarantined, read_queue};
-use release::{end_session, give_back_failed};
 
-/// The end of an attempt to activate a name.
-pub(crate) enum Activated {
-    /// The session is up.
-    Up(Session),
+/// The reason why a name was not activated.
+pub(crate) enum NotUp {
     /// The session did not start. The name was given back, with this number of failures in the period. `None`: the failure is not the
     /// session's, and the name may be owned still.
     Failed { why: String, failures: Option<u32> },
@@ -51,55 +47,48 @@ pub(crate) enum Activated {
     Fenced,
 }
 
-/// Claims the name and starts its session.
+/// Claims the name and starts its session. `for_prompt`: only if a prompt still waits.
 pub(super) async fn activate(
     shared: &Arc<FleetShared>,
     cell: &Arc<NameCell>,
-    activated_for: ActivatedFor,
-) -> Activated {
-    let (record, claim) = match claim(shared, cell, activated_for).await {
-        Ok(claimed) => claimed,
-        Err(end) => return end,
-    };
+    for_prompt: bool,
+) -> Result<Session, NotUp> {
+    let (record, claim) = claim(shared, cell, for_prompt).await?;
     let owner = Ownership { name: record.name.clone(), node: shared.node, term: record.term };
     cell.holdings().owner = Some(owner.clone());
     tracing::Span::current().record("term", owner.term.0);
     shared.tell_of(cell, |name, tenant| FleetEvent::Activating { name, tenant, term: owner.term });
-    match start(shared, cell, &record, activated_for, claim, &owner).await {
+    Err(match start(shared, cell, &record, claim, &owner).await {
         Ok(session) => {
             let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
             let term = owner.term;
             shared.tell_of(cell, |name, tenant| FleetEvent::Activated { name, tenant, term, resumed });
-            Activated::Up(session)
+            return Ok(session);
         }
-        Err(NotStarted::Fenced) => Activated::Fenced,
-        Err(_) if shared.is_fenced(cell) => Activated::Fenced,
-        Err(_) if cell.kill().is_cancelled() => Activated::Stopped,
-        Err(NotStarted::ByHost(why)) => {
-            tell_failed(shared, cell, &why);
-            Activated::Failed { why, failures: None }
-        }
-        Err(NotStarted::BySession(why)) => failed(shared, cell, owner, why).await,
-    }
+        Err(NotStarted::Fenced) => NotUp::Fenced,
+        Err(_) if shared.is_fenced(cell) => NotUp::Fenced,
+        Err(_) if cell.kill().is_cancelled() => NotUp::Stopped,
+        Err(NotStarted::ByHost(why)) => failed_by_host(shared, cell, why),
+        Err(NotStarted::BySession(why)) => failed_by_session(shared, cell, owner, why).await,
+    })
 }
 
 /// Makes this node the owner of the name, if something waits for it.
 async fn claim(
     shared: &FleetShared,
     cell: &NameCell,
-    activated_for: ActivatedFor,
-) -> Result<(NameRecord, AttemptId), Activated> {
+    for_prompt: bool,
+) -> Result<(NameRecord, AttemptId), NotUp> {
     let refused = |not_done| match not_done {
-        NotDone::Fenced => Activated::Fenced,
+        NotDone::Fenced => NotUp::Fenced,
         NotDone::Error(error) => {
             let why = error.to_string();
             tracing::warn!(name = shown(&cell.name), why, "the backend refuses an activation");
-            tell_failed(shared, cell, &why);
-            Activated::Failed { why, failures: None }
+            failed_by_host(shared, cell, why)
         }
     };
-    if activated_for == ActivatedFor::Prompt && read_queue(shared, cell).await.map_err(refused)?.1.is_none() {
-        return Err(Activated::Needless);
+    if for_prompt && read_queue(shared, cell).await.map_err(refused)?.1.is_none() {
+        return Err(NotUp::Needless);
     }
     let (name, attempt) = (cell.name.clone(), AttemptId::new());
     let claim = Claim { name, node: shared.node, attempt, losses: shared.limits.losses };
@@ -112,14 +101,14 @@ async fn claim(
         }
         Ok(Claimed::Elsewhere(node)) => {
             shared.tell_of(cell, |name, tenant| FleetEvent::Elsewhere { name, tenant, node });
-            Activated::Refused(FleetError::Elsewhere { node })
+            NotUp::Refused(FleetError::Elsewhere { node })
         }
         Ok(Claimed::Quarantined(why)) => refused_as_quarantined(shared, &why),
-        Ok(Claimed::OtherHost(host)) => Activated::Refused(FleetError::State(other_host(&host))),
+        Ok(Claimed::OtherHost(host)) => NotUp::Refused(FleetError::State(other_host(&host))),
         Ok(Claimed::Gone) => {
-            Activated::Refused(FleetError::State("the session is not known any more".to_owned()))
+            NotUp::Refused(FleetError::State("the session is not known any more".to_owned()))
         }
-        Ok(Claimed::NodeDown) => Activated::Fenced,
+        Ok(Claimed::NodeDown) => NotUp::Fenced,
         Err(not_done) => refused(not_done),
     };
     cell.disown();
@@ -130,9 +119,7 @@ async fn claim(
 pub(super) async fn record_process(shared: &FleetShared, cell: &NameCell) -> Result<(), NotDone> {
     let (owner, record) = {
         let holdings = cell.holdings();
-        let (Some(owner), Some(claim)) = (holdings.owner.clone(), holdings.claim) else {
-            return Err(NotDone::Fenced);
-        };
+        let (owner, claim) = holdings.owner.clone().zip(holdings.claim).ok_or(NotDone::Fenced)?;
         let process = holdings.session.as_ref().and_then(Session::process);
         (owner, process::record(claim, process.as_ref()))
     };
@@ -149,6 +136,12 @@ pub(super) enum NotStarted {
     ByHost(String),
     /// The node has lost its lease, or another owner has the name.
     Fenced,
+}
+
+impl NotStarted {
+    fn by(is_host: bool, why: &impl ToString) -> Self {
+        if is_host { Self::ByHost(why.to_string()) } else { Self::BySession(why.to_string()) }
+    }
 }
 
 impl From<String> for NotStarted {
@@ -182,16 +175,13 @@ pub(super) async fn of_files<T>(
         FilesErrorKind::ReadOnly | FilesErrorKind::NotAllowed => folders.open().await.is_err(),
         _ => false,
     };
-    let by = if is_host { NotStarted::ByHost } else { NotStarted::BySession };
-    Err(by(error.to_string()))
+    Err(NotStarted::by(is_host, &error))
 }
 
 impl From<greenroom::Error> for NotStarted {
     fn from(error: greenroom::Error) -> Self {
         // A transcript that cannot be read is no fault of the session either.
-        let is_host = matches!(error.kind(), ErrorKind::SessionInUse | ErrorKind::Store);
-        let by = if is_host { Self::ByHost } else { Self::BySession };
-        by(error.to_string())
+        Self::by(matches!(error.kind(), ErrorKind::SessionInUse | ErrorKind::Store), &error)
     }
 }
 
@@ -200,7 +190,6 @@ async fn start(
     shared: &Arc<FleetShared>,
     cell: &Arc<NameCell>,
     record: &NameRecord,
-    activated_for: ActivatedFor,
     claim: AttemptId,
     owner: &Ownership,
 ) -> Result<Session, NotStarted> {
@@ -211,9 +200,8 @@ async fn start(
         return Err(why.into());
     }
     let Some(profile) = shared.profiles.get(&record.profile) else {
-        let why = no_profile(&record.profile);
         // Another node may have the profile, for instance while a new version of a service takes over.
-        return Err(if shared.has_peers() { NotStarted::ByHost(why) } else { why.into() });
+        return Err(NotStarted::by(shared.has_peers(), &no_profile(&record.profile)));
     };
     let folders = of_files(&shared.folders, shared.folders.create(record).await).await?;
     let cx = ActivationContext {
@@ -221,7 +209,6 @@ async fn start(
         tenant: record.tenant.clone(),
         conversation: record.conversation,
         term: record.term,
-        activated_for,
         working_directory: folders.work,
         config_directory: folders.config,
     };
@@ -231,7 +218,7 @@ async fn start(
     let builder = memory::attach(shared, cell, builder, &cx, owner).map_err(|error| error.to_string())?;
     let builder = of_files(&shared.folders, shared.folders.apply(builder, &cx).await).await?;
     let mut builder = process::mark(asker::attach(shared, cell, builder, owner), claim);
-    if let Some(watchdog) = shared.fence.watchdog() {
+    if let Some(watchdog) = &shared.fence.watchdog {
         builder = builder.watchdog(watchdog);
     }
     let (switch, kill) = (builder.kill_switch(), cell.kill());
@@ -255,24 +242,79 @@ fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
     shared.tell_of(cell, |name, tenant| FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
 }
 
-fn refused_as_quarantined(shared: &FleetShared, why: &str) -> Activated {
+fn failed_by_host(shared: &FleetShared, cell: &NameCell, why: String) -> NotUp {
+    tell_failed(shared, cell, &why);
+    NotUp::Failed { why, failures: None }
+}
+
+fn refused_as_quarantined(shared: &FleetShared, why: &str) -> NotUp {
     shared.tell_transitions();
-    Activated::Refused(FleetError::State(quarantined(why)))
+    NotUp::Refused(FleetError::State(quarantined(why)))
 }
 
 /// Ends the session of a failed activation, counts the failure, and gives the name back.
-async fn failed(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> Activated {
+async fn failed_by_session(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> NotUp {
     end_session(cell).await;
     tell_failed(shared, cell, &why);
-    match give_back_failed(shared, owner, why.clone(), shared.limits.failures).await {
-        Ok(after) => {
-            cell.disown();
-            match after {
-                AfterFailure::Free(failures) => Activated::Failed { why, failures: Some(failures) },
-                AfterFailure::Quarantined => refused_as_quarantined(shared, &why),
+    let given_back = give_back_failed(shared, owner, why.clone(), shared.limits.failures).await;
+    if given_back.is_ok() {
+        cell.disown();
+    }
+    match given_back {
+        Ok(Some(failures)) => NotUp::Failed { why, failures: Some(failures) },
+        Ok(None) => refused_as_quarantined(shared, &why),
+        Err(NotDone::Fenced) => NotUp::Fenced,
+        Err(NotDone::Error(error)) => NotUp::Failed { why: error.to_string(), failures: None },
+    }
+}
+
+/// Gives back what a name holds, but its slot: ends the session, then releases the name, or writes nothing if the name is fenced.
+pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
+    end_session(cell).await;
+    let loss = cell.loss().await.filter(|loss| !loss.is_after_kill);
+    let Some(owner) = cell.holdings().owner.clone() else { return };
+    if shared.is_fenced(cell) {
+        cell.disown();
+        return shared.tell_of(cell, |name, tenant| FleetEvent::Fenced { name, tenant, term: owner.term });
+    }
+    let given_back = match loss {
+        // The transcript has a gap: no owner goes on with it before a person has looked.
+        Some(loss) => give_back_failed(shared, owner, loss.why, 1).await.map(drop),
+        None => repeat_owned(shared, || shared.backend.release(owner.clone())).await.map(drop),
+    };
+    // Not before: the keeper releases a name that nobody holds, and a quarantine would find no owner then.
+    cell.disown();
+    if let Err(not_done) = given_back {
+        // Somebody else owns the name, or the keeper releases it when the backend answers again.
+        tracing::warn!(?not_done, "a name could not be released");
+    }
+}
+
+/// Gives a name back with a failure, of which `intensity` in a period quarantine it.
+async fn give_back_failed(
+    shared: &FleetShared,
+    owner: Ownership,
+    why: String,
+    intensity: u32,
+) -> Result<Option<u32>, NotDone> {
+    let failed = ActivationFailed { owner, why, period: shared.limits.failure_period, intensity };
+    repeat_owned(shared, || shared.backend.activation_failed(failed.clone())).await
+}
+
+/// Ends the session, and returns when its process group is gone.
+async fn end_session(cell: &NameCell) {
+    let Some(session) = cell.holdings().session.clone() else { return };
+    let kill = cell.kill();
+    tokio::select! {
+        biased;
+        () = kill.cancelled() => session.kill().await,
+        stopped = session.stop() => {
+            if let Err(error) = stopped {
+                tracing::debug!(%error, "the session ended with an error");
             }
         }
-        Err(NotDone::Fenced) => Activated::Fenced,
-        Err(NotDone::Error(error)) => Activated::Failed { why: error.to_string(), failures: None },
     }
+    // Also after a stop that the kill has cut short.
+    session.wait().await;
+    cell.holdings().session = None;
 }

@@ -14,7 +14,7 @@ use crate::event::FleetEvent;
 use crate::id::AttemptId;
 use crate::outcome::{cost_of, outcome_of, snake_case};
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
-use crate::request::{Begin, Begun, Finish, Ownership};
+use crate::request::{Begin, Finish, Ownership};
 
 /// The end of a turn's step, unless the backend refuses or the owner was fenced.
 #[derive(Debug, PartialEq)]
@@ -41,12 +41,14 @@ pub(in crate::actor::name) async fn run_turn(
         (holdings.owner.clone(), holdings.session.clone(), holdings.tenant.clone())
     };
     let (Some(owner), Some(session)) = (owner, session) else { return Ok(TurnEnd::SessionOver) };
-    if !takes_prompts(&session).await {
+    // It may have failed, perhaps by the turn before.
+    let phase = session.snapshot().await.map(|snapshot| snapshot.phase);
+    if matches!(phase, Err(_) | Ok(Phase::Draining | Phase::Stopping)) {
         return Ok(TurnEnd::SessionOver);
     }
     let (attempt, reserve) = (AttemptId::new(), shared.reserve(&tenant, shared.backend.now()));
     let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve };
-    let Begun::Send(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
+    let Some(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
         // The queue is read again, and says what may begin.
         return Ok(TurnEnd::Ended);
     };
@@ -79,10 +81,8 @@ pub(in crate::actor::name) async fn run_turn(
             }
             ended = run(shared, &owner, &session, meter, prompt, content, interrupt) => ended?,
         };
-        let quarantine = match cell.losses() {
-            Some(losses) => losses.of_turn(&outcome).await,
-            None => None,
-        };
+        let loss = cell.loss().await.filter(|loss| loss.counts_for(&outcome));
+        let quarantine = loss.map(|loss| loss.why);
         let is_lost = quarantine.is_some();
         if let PromptOutcome::Completed { transcript_lost, .. } = &mut outcome {
             *transcript_lost = is_lost;
@@ -94,12 +94,6 @@ pub(in crate::actor::name) async fn run_turn(
     let end = turn.await;
     cell.holdings().running = None;
     end
-}
-
-/// Whether the session takes prompts: it may have failed, perhaps by the turn before.
-async fn takes_prompts(session: &Session) -> bool {
-    let phase = session.snapshot().await.map(|snapshot| snapshot.phase);
-    matches!(phase, Ok(phase) if !matches!(phase, Phase::Draining | Phase::Stopping))
 }
 
 /// Sends the prompt and reads its turn to the end.

@@ -6,7 +6,7 @@ use super::stage::{Checked, LEASE, Stage, invalid, promises, same, unexpected};
 use crate::backend::Requests;
 use crate::id::{AttemptId, CommandId, PromptId, Timestamp};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
-use crate::request::{Change, CommandPut, Owned, Ownership, TakeCommand};
+use crate::request::{Change, CommandPut, Owned, Ownership};
 
 promises! {
     "a command is taken by one attempt, and a repeated attempt learns that it has taken it" => race,
@@ -35,8 +35,22 @@ async fn kept(stage: &Stage, put: &CommandRecord) -> Checked<CommandRecord> {
     }
 }
 
-fn take(command: CommandId, owner: &Ownership) -> TakeCommand {
-    TakeCommand { command, owner: owner.clone(), attempt: AttemptId::new() }
+/// An attempt to take a command.
+#[derive(Debug, PartialEq)]
+struct Take<'a> {
+    command: CommandId,
+    owner: &'a Ownership,
+    attempt: AttemptId,
+}
+
+fn take(command: CommandId, owner: &Ownership) -> Take<'_> {
+    Take { command, owner, attempt: AttemptId::new() }
+}
+
+impl Stage {
+    async fn take(&self, take: &Take<'_>) -> Checked<Owned<bool>> {
+        Ok(self.backend.take_command(take.command, take.owner.clone(), take.attempt).await?)
+    }
 }
 
 async fn race(stage: Stage) -> Checked {
@@ -44,7 +58,7 @@ async fn race(stage: Stage) -> Checked {
     let command = kept(&stage, &interrupt(&stage, &owner, prompt)).await?;
     same("commands of the node", stage.backend.commands(stage.node, 10).await?, vec![command.clone()])?;
     let takes: Vec<_> = (0..16).map(|_| take(command.id, &owner)).collect();
-    let answers = join_all(takes.iter().map(|take| stage.backend.take_command(take.clone()))).await;
+    let answers = join_all(takes.iter().map(|take| stage.take(take))).await;
     let mut winner = None;
     for (take, answer) in takes.iter().zip(answers) {
         if answer? == Owned::Done(true) {
@@ -53,7 +67,7 @@ async fn race(stage: Stage) -> Checked {
     }
     let Some(winner) = winner else { return unexpected("nobody has taken the command", command) };
     for take in &takes {
-        let answer = stage.backend.take_command(take.clone()).await?;
+        let answer = stage.take(take).await?;
         same("the repeated answer", answer, Owned::Done(take == winner))?;
     }
     same("commands that wait after that", stage.backend.commands(stage.node, 10).await?, Vec::new())
@@ -66,7 +80,7 @@ async fn repeated(stage: Stage) -> Checked {
     same("the repeated answer", kept(&stage, &first).await?, command)?;
     same("commands of the node", stage.backend.commands(stage.node, 10).await?.len(), 1)?;
     let take = take(first.id, &owner);
-    same("the take", stage.backend.take_command(take.clone()).await?, Owned::Done(true))?;
+    same("the take", stage.take(&take).await?, Owned::Done(true))?;
     match kept(&stage, &first).await?.state {
         CommandState::Taken { attempt, .. } => same("the attempt", attempt, take.attempt)?,
         other => return unexpected("a command that is put again after it was taken", other),
@@ -105,10 +119,10 @@ async fn other_term(stage: Stage) -> Checked {
     };
     let command = kept(&stage, &put(&stage, &owner, CommandKind::Passivate)).await?;
     let _: Owned<bool> = stage.backend.release(owner.clone()).await?;
-    let old = stage.backend.take_command(take(command.id, &owner)).await?;
+    let old = stage.take(&take(command.id, &owner)).await?;
     same("the take of an owner that has given the name back", old, Owned::Fenced)?;
     let next = stage.own("a").await?;
-    let new = stage.backend.take_command(take(command.id, &next)).await?;
+    let new = stage.take(&take(command.id, &next)).await?;
     same("the take of the next owner", new, Owned::Done(false))
 }
 
@@ -122,11 +136,11 @@ async fn withdrawn(stage: Stage) -> Checked {
             other => return unexpected("a command that was withdrawn", other),
         }
     }
-    let answer = stage.backend.take_command(take(command.id, &owner)).await?;
+    let answer = stage.take(&take(command.id, &owner)).await?;
     same("the take of a withdrawn command", answer, Owned::Done(false))?;
     same("an unknown command", stage.backend.withdraw_command(CommandId::new()).await?, None)?;
     let taken = kept(&stage, &put(&stage, &owner, CommandKind::Passivate)).await?;
-    let answer = stage.backend.take_command(take(taken.id, &owner)).await?;
+    let answer = stage.take(&take(taken.id, &owner)).await?;
     same("the take", answer, Owned::Done(true))?;
     match stage.backend.withdraw_command(taken.id).await?.map(|command| command.state) {
         Some(CommandState::Taken { .. }) => {}
@@ -146,7 +160,7 @@ async fn withdrawn(stage: Stage) -> Checked {
     while stage.backend.now() <= deadline {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let answer = stage.backend.take_command(take(late.id, &owner)).await?;
+    let answer = stage.take(&take(late.id, &owner)).await?;
     same("the take after the deadline", answer, Owned::Done(false))?;
     match stage.backend.command(late.id).await?.map(|command| command.state) {
         Some(CommandState::Ended { result: CommandResult::Withdrawn, .. }) => Ok(()),
@@ -160,10 +174,10 @@ async fn finished(stage: Stage) -> Checked {
     let finish = async |attempt, result| stage.backend.finish_command(command.id, attempt, result).await;
     same("a result before the take", finish(AttemptId::new(), CommandResult::Done).await?, false)?;
     let take = take(command.id, &owner);
-    same("the take", stage.backend.take_command(take.clone()).await?, Owned::Done(true))?;
+    same("the take", stage.take(&take).await?, Owned::Done(true))?;
     same("the result of another attempt", finish(AttemptId::new(), CommandResult::Done).await?, false)?;
     // The owner may have given the name back.
-    let _: Owned<bool> = stage.backend.release(owner).await?;
+    let _: Owned<bool> = stage.backend.release(owner.clone()).await?;
     let result = CommandResult::Failed { why: "it broke\0".to_owned() };
     for _ in 0..2 {
         same("the result", finish(take.attempt, result.clone()).await?, true)?;

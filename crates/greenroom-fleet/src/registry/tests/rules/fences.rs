@@ -10,7 +10,7 @@ use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
 use crate::request::{
-    Accept, ActivationFailed, Append, Ask, Begun, Claim, Claimed, Marked, Owned, Reserve, Withdrawn,
+    Accept, ActivationFailed, Append, Ask, Claim, Claimed, Marked, Owned, Reserve, Withdrawn,
 };
 
 promises! {
@@ -69,8 +69,7 @@ pub(super) async fn all_fenced(
     same("a record of a process", process, Owned::Fenced)?;
     same("the messages", stage.backend.messages(prompt, 0, 10).await?, Vec::new())?;
     same("the questions", stage.backend.open_questions(10).await?, Vec::new())?;
-    let queue = stage.backend.queue(name("a"), 10).await?;
-    same("the queue", queue.into_iter().map(|prompt| prompt.id).collect(), vec![next])
+    same("the queue", stage.queue("a").await?, vec![next])
 }
 
 async fn interrupted(stage: Stage) -> Checked {
@@ -100,8 +99,7 @@ async fn continued(stage: Stage) -> Checked {
     let answer = stage.claim_by(stage.node, "a").await?;
     let Claimed::Won(record) = answer else { return unexpected("the name is not won", answer) };
     same("the prompt that goes on", record.continues, Some(prompt))?;
-    let queue = stage.backend.queue(name("a"), 10).await?;
-    same("the queue", queue.into_iter().map(|prompt| prompt.id).collect(), vec![prompt, waiting])?;
+    same("the queue", stage.queue("a").await?, vec![prompt, waiting])?;
     let owner = crate::Ownership { name: record.name, node: stage.node, term: record.term };
     let (attempt, content) = stage.begin(&owner, prompt).await?;
     same("what is sent then", content, json!("go on"))?;
@@ -198,10 +196,8 @@ async fn never_sent_again(stage: Stage) -> Checked {
     stage.kill(node).await?;
     // The continuation may be sent once, so the second loss ends the turn.
     let third = stage.own("a").await?;
-    match stage.backend.begin(begin(&third, prompt, AttemptId::new())).await? {
-        Owned::Done(Begun::NotQueued(_)) => {}
-        other => return unexpected("a prompt whose continuations are used up", other),
-    }
+    let again = stage.backend.begin(begin(&third, prompt, AttemptId::new())).await?;
+    same("a prompt whose continuations are used up", again, Owned::Done(None))?;
     let lost =
         PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { term: second.term }, result: None };
     same("the outcome", stage.outcome(prompt).await?, Some(lost))
@@ -244,7 +240,7 @@ async fn reservation_stays(stage: Stage) -> Checked {
     let owner = stage.own_by(node, "a").await?;
     let reserve = Some(Reserve { period: crate::Timestamp(1), budget: 100, amount: 60 });
     let begin = crate::Begin { reserve, ..begin(&owner, prompt, AttemptId::new()) };
-    same("the begin", stage.backend.begin(begin).await?, Owned::Done(Begun::Send(json!("hello"))))?;
+    same("the begin", stage.backend.begin(begin).await?, Owned::Done(Some(json!("hello"))))?;
     stage.kill(node).await?;
     stage.own("a").await?;
     let account = stage.backend.tenant("acme".to_owned()).await?;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::stage::{Checked, Stage, accept, name, promises, same, unexpected};
 use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::id::Name;
-use crate::registry::key::{Key, Table};
-use crate::request::{Accept, ActivationFailed, AfterFailure, Marked, Owned, Page, QueueBounds};
+use crate::registry::{Key, Table};
+use crate::request::{Accept, ActivationFailed, Marked, Owned, Page, QueueBounds};
 
 promises! {
     "names that somebody has to look at are listed, and no others" => stuck,
@@ -47,12 +47,12 @@ async fn stuck(stage: Stage) -> Checked {
     let (why, period) = ("no disk".to_owned(), std::time::Duration::from_secs(60));
     let failed = ActivationFailed { owner, why, period, intensity: 3 };
     let after = stage.backend.activation_failed(failed).await?;
-    same("what follows a failure", after, Owned::Done(AfterFailure::Free(1)))?;
+    same("what follows a failure", after, Owned::Done(Some(1)))?;
     same("names then", listed(&stage).await?, vec![name("a"), name("c"), name("d")])?;
     same("whether it was quarantined", stage.backend.unquarantine(name("a")).await?, true)?;
     // A turn that completes ends the failures.
     let owner = stage.own("d").await?;
-    let Some(prompt) = stage.backend.queue(name("d"), 1).await?.pop() else {
+    let Some(prompt) = stage.backend.next_prompt(name("d")).await? else {
         return unexpected("the queue", "d");
     };
     let (attempt, _) = stage.begin(&owner, prompt.id).await?;

@@ -5,7 +5,7 @@ use super::stage::{
 };
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, Timestamp};
-use crate::request::{Accept, Accepted, Begin, Begun, Finish, Owned, Ownership, Refused, Reserve};
+use crate::request::{Accept, Accepted, Begin, Finish, Owned, Ownership, Refused, Reserve};
 
 promises! {
     "a tenant without money for a turn is refused until the next period" => refused,
@@ -47,7 +47,7 @@ async fn spent(stage: Stage) -> Checked {
     let reserve = Some(budget(1));
     let begin = Begin { reserve, ..begin(&owner, second, AttemptId::new()) };
     let answer = stage.backend.begin(begin).await?;
-    same("a begin without money", answer, Owned::Done(Begun::OverBudget { left: 50 }))
+    same("a begin without money", answer, Owned::Done(None))
 }
 
 async fn lost(stage: Stage) -> Checked {
@@ -91,7 +91,7 @@ async fn begun(stage: &Stage, to: &str, reserve: Reserve) -> Checked<(Ownership,
     let attempt = AttemptId::new();
     let begin = Begin { reserve: Some(reserve), ..begin(&owner, prompt, attempt) };
     match stage.backend.begin(begin).await? {
-        Owned::Done(Begun::Send(_)) => Ok((owner, prompt, attempt)),
+        Owned::Done(Some(_)) => Ok((owner, prompt, attempt)),
         other => unexpected("a prompt that waits does not begin", other),
     }
 }

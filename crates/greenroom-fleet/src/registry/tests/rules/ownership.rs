@@ -12,8 +12,8 @@ use crate::backend::Requests;
 use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
 use crate::request::{
-    Accept, Accepted, ActivationFailed, AfterFailure, Change, Claimed, Finish, Join, Marked, Owned,
-    Ownership, Page, Refused,
+    Accept, Accepted, ActivationFailed, Change, Claimed, Finish, Join, Marked, Owned, Ownership, Page,
+    Refused,
 };
 
 promises! {
@@ -183,7 +183,7 @@ async fn draining(stage: Stage) -> Checked {
         Owned::Fenced => return unexpected("a living node", stage.node),
     }
     same("the answer to its claim", stage.claim_by(stage.node, "b").await?, Claimed::NodeDown)?;
-    let prompt = stage.backend.queue(name("a"), 1).await?[0].id;
+    let prompt = stage.queue("a").await?[0];
     let (attempt, _) = stage.begin(&owner, prompt).await?;
     stage.complete(&owner, prompt, attempt).await
 }
@@ -226,7 +226,7 @@ async fn left_with_a_reason(stage: Stage) -> Checked {
             "fails" => {
                 let failed = ActivationFailed { owner, why: "another".into(), period: LEASE, intensity: 3 };
                 let after = stage.backend.activation_failed(failed).await?;
-                same("the failure", after, Owned::Done(AfterFailure::Quarantined))?;
+                same("the failure", after, Owned::Done(None))?;
             }
             "dies" => stage.kill(node).await?,
             _ => {
@@ -314,12 +314,12 @@ async fn quarantine(stage: Stage) -> Checked {
     let owner = stage.own("a").await?;
     for what in ["the first failure", "the repeated answer"] {
         let answer = stage.backend.activation_failed(failed(owner.clone())).await?;
-        same(what, answer, Owned::Done(AfterFailure::Free(1)))?;
+        same(what, answer, Owned::Done(Some(1)))?;
     }
     let owner = stage.own("a").await?;
     for what in ["the second failure", "the repeated answer"] {
         let answer = stage.backend.activation_failed(failed(owner.clone())).await?;
-        same(what, answer, Owned::Done(AfterFailure::Quarantined))?;
+        same(what, answer, Owned::Done(None))?;
     }
     match stage.claim_by(stage.node, "a").await? {
         Claimed::Quarantined(why) => {
@@ -331,7 +331,7 @@ async fn quarantine(stage: Stage) -> Checked {
     same("the repeated answer", stage.backend.unquarantine(name("a")).await?, false)?;
     let owner = stage.own("a").await?;
     let answer = stage.backend.activation_failed(failed(owner)).await?;
-    same("the first failure after the lift", answer, Owned::Done(AfterFailure::Free(1)))
+    same("the first failure after the lift", answer, Owned::Done(Some(1)))
 }
 
 async fn quarantine_refuses(stage: Stage) -> Checked {
@@ -362,6 +362,5 @@ async fn quarantine_keeps(stage: Stage) -> Checked {
     same("the answer for an unknown name", nobody, Marked::Gone)?;
     let claimed = stage.claim_by(stage.node, "a").await?;
     same("the answer to a claim", claimed, Claimed::Quarantined("by hand".to_owned()))?;
-    let queue = stage.backend.queue(name("a"), 10).await?;
-    same("the queue", queue.into_iter().map(|prompt| prompt.id).collect(), vec![prompt])
+    same("the queue", stage.queue("a").await?, vec![prompt])
 }

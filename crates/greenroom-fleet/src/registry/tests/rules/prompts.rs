@@ -40,8 +40,9 @@ async fn kept_in_order(stage: Stage) -> Checked {
     for text in ["one", "two", "three"] {
         prompts.push(stage.prompt("a", text).await?);
     }
-    let queue = stage.backend.queue(name("a"), 10).await?;
-    same("the queue", queue.iter().map(|prompt| prompt.id).collect(), prompts.clone())?;
+    same("the queue", stage.queue("a").await?, prompts.clone())?;
+    let next = stage.backend.next_prompt(name("a")).await?;
+    same("the next prompt", next.map(|prompt| prompt.id), Some(prompts[0]))?;
     same("the queue's length in the name's record", queued_of(&stage, "a").await?, 3)?;
     let content = stage.backend.content(prompts[1]).await?;
     same("the content", content.map(|content| content.prompt), Some(json!("two")))?;
@@ -176,8 +177,7 @@ async fn expired(stage: Stage) -> Checked {
     same("the number of expired prompts after that", stage.backend.expire_prompts(10).await?, 0)?;
     let outcome = PromptOutcome::Unsent { why: Unsent::Expired };
     same("the outcome", stage.outcome(short).await?, Some(outcome))?;
-    let queue = stage.backend.queue(name("a"), 10).await?;
-    same("the queue", queue.iter().map(|prompt| prompt.id).collect(), vec![long])
+    same("the queue", stage.queue("a").await?, vec![long])
 }
 
 async fn reminder(stage: Stage) -> Checked {
@@ -190,8 +190,7 @@ async fn reminder(stage: Stage) -> Checked {
     same("the prompts that may begin", waiting.iter().map(|prompt| prompt.id).collect(), vec![at_once])?;
     same("the next moment", stage.backend.next_due(now).await?, Some(later))?;
     same("the moment after that", stage.backend.next_due(later).await?, None)?;
-    let queue = stage.backend.queue(name("a"), 10).await?;
-    same("the queue", queue.iter().map(|prompt| prompt.id).collect(), vec![reminder])?;
+    same("the queue", stage.queue("a").await?, vec![reminder])?;
     same("the number of expired prompts", stage.backend.expire_prompts(10).await?, 0)
 }
 
@@ -310,9 +309,9 @@ async fn waiting(stage: Stage) -> Checked {
 
     // The first prompt is taken back: the name moves to the place of its second one.
     let _: Withdrawn = stage.backend.withdraw(first).await?;
-    let queue = stage.backend.queue(name("1"), 10).await?;
+    let queue = stage.queue("1").await?;
     let only_b = WaitingPage { without: vec!["a".into(), "".into(), "c".into()], ..page(&stage) };
-    let moved = vec![second, last, queue[0].id];
+    let moved = vec![second, last, queue[0]];
     same("the names after a withdrawal", listed(&stage, only_b).await?, moved)?;
     stage.backend.unquarantine(name("quarantined")).await?;
     for (profiles, names, other) in [(vec![], 0, true), (vec!["support".to_owned()], 6, false)] {

@@ -11,8 +11,9 @@ use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Name, NodeId, PromptId};
 use crate::record::{PromptContent, PromptOutcome};
+use crate::registry::{Key, Lane, Part, Range, Table, Wanted};
 use crate::request::{
-    Accept, Accepted, Begin, Begun, Claim, Claimed, Finish, Join, Marked, Owned, Ownership, QueueBounds,
+    Accept, Accepted, Begin, Claim, Claimed, Finish, Join, Marked, Owned, Ownership, QueueBounds,
 };
 
 /// A promise that is broken, in words.
@@ -103,6 +104,19 @@ impl Stage {
         }
     }
 
+    /// The prompts that wait for a name, in their order.
+    pub(super) async fn queue(&self, of: &str) -> Checked<Vec<PromptId>> {
+        let range = |table| {
+            let key = Key::of(table).name(&name(of));
+            Range { from: key.bytes().to_vec(), to: key.end(), limit: 100, part: Part::Values }
+        };
+        let ranges = [Table::Queue, Table::Reminders].map(range).into();
+        let rows = self.backend.read(Lane::Requests, Wanted { ranges, ..Wanted::default() }).await?;
+        let mut rows: Vec<_> = rows.ranges.into_values().flatten().collect();
+        rows.sort_by_key(|(key, _)| key[1..].to_vec());
+        Ok(rows.iter().map(|(_, id)| serde_json::from_slice(id).unwrap()).collect())
+    }
+
     /// Accepts a prompt for a name.
     pub(super) async fn prompt(&self, name: &str, text: &str) -> Checked<PromptId> {
         self.accepted(accept(name, text)).await
@@ -128,7 +142,7 @@ impl Stage {
     pub(super) async fn begin(&self, owner: &Ownership, prompt: PromptId) -> Checked<(AttemptId, Value)> {
         let attempt = AttemptId::new();
         match self.backend.begin(begin(owner, prompt, attempt)).await? {
-            Owned::Done(Begun::Send(content)) => Ok((attempt, content)),
+            Owned::Done(Some(content)) => Ok((attempt, content)),
             other => unexpected("a prompt that waits does not begin", other),
         }
     }

@@ -10,7 +10,7 @@ use super::stage::{
 use crate::backend::Requests;
 use crate::id::{NodeId, QuestionId};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome};
-use crate::request::{ActivationFailed, AfterFailure, Ask, Claim, Claimed, Marked, Owned, Ownership};
+use crate::request::{ActivationFailed, Ask, Claim, Claimed, Marked, Owned, Ownership};
 
 promises! {
     "an owner of an older term writes nothing, also if its node owns the name again" => same_node,
@@ -58,11 +58,7 @@ async fn gives_up(stage: Stage) -> Checked {
 async fn failure_gives_up(stage: Stage) -> Checked {
     let (owner, prompt, _) = stage.running(stage.node, "a").await?;
     let lost = PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { term: owner.term }, result: None };
-    same(
-        "the answer",
-        stage.backend.activation_failed(failed(owner)).await?,
-        Owned::Done(AfterFailure::Free(1)),
-    )?;
+    same("the answer", stage.backend.activation_failed(failed(owner)).await?, Owned::Done(Some(1)))?;
     same("the outcome", stage.outcome(prompt).await?, Some(lost))?;
     let record = record(&stage).await?;
     same("the running turn and the losses", (record.running, record.losses), (None, 0))
@@ -102,7 +98,7 @@ async fn period(stage: Stage) -> Checked {
         let owner = stage.own("a").await?;
         let failed = ActivationFailed { period: std::time::Duration::ZERO, ..failed(owner) };
         let answer = stage.backend.activation_failed(failed).await?;
-        same(what, answer, Owned::Done(AfterFailure::Free(1)))?;
+        same(what, answer, Owned::Done(Some(1)))?;
     }
     Ok(())
 }
@@ -111,10 +107,8 @@ async fn forgives_failures(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     let owner = stage.own("a").await?;
     let answer = stage.backend.activation_failed(failed(owner)).await?;
-    same("the answer to the first failed activation", answer, Owned::Done(AfterFailure::Free(1)))?;
-    for (outcome, expected) in
-        [(completed(), AfterFailure::Free(1)), (failed_turn(), AfterFailure::Quarantined)]
-    {
+    same("the answer to the first failed activation", answer, Owned::Done(Some(1)))?;
+    for (outcome, expected) in [(completed(), Some(1)), (failed_turn(), None)] {
         let owner = stage.own("a").await?;
         stage.end_turn(&owner, outcome).await?;
         same("the answer to the release", stage.backend.release(owner).await?, Owned::Done(false))?;
@@ -209,10 +203,9 @@ async fn record(stage: &Stage) -> Checked<NameRecord> {
 impl Stage {
     /// Runs the first prompt that waits for the owner's name to an outcome.
     async fn end_turn(&self, owner: &Ownership, outcome: PromptOutcome) -> Checked {
-        let queue = self.backend.queue(owner.name.clone(), 1).await?;
-        let Some(prompt) = queue.first() else { return unexpected("the queue", queue) };
-        let (attempt, _) = self.begin(owner, prompt.id).await?;
-        let finished = self.backend.finish(finish(owner, prompt.id, attempt, outcome)).await?;
+        let prompt = self.queue(owner.name.as_str()).await?[0];
+        let (attempt, _) = self.begin(owner, prompt).await?;
+        let finished = self.backend.finish(finish(owner, prompt, attempt, outcome)).await?;
         same("the answer to a finish", finished, Owned::Done(true))
     }
 }

@@ -24,8 +24,8 @@ impl World {
             }
             3..=4 => {
                 let Some(command) = self.one(|world| &world.commands) else { return };
-                let take = TakeCommand { command, owner, attempt };
-                if let Owned::Done(true) = self.twice(|step| step.take_command(take.clone())) {
+                let take = |step: &mut Step<'_>| step.take_command(command, owner.clone(), attempt);
+                if let Owned::Done(true) = self.twice(take) {
                     assert!(self.taken.insert(command), "taken twice");
                     if self.below(2) == 0 {
                         let finished =

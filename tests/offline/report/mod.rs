@@ -1,0 +1,3 @@
+//! What a session reports about itself.
+
+mod plain;

@@ -1,0 +1,3 @@
+//! What an application gives to a session.
+
+mod prompt;

@@ -1,0 +1,58 @@
+//! Features of in-process MCP servers beyond calls, on a CLI that the tests play: changes at run time, requests to
+//! the CLI, resources, pages.
+
+mod content;
+mod dynamic;
+mod misfits;
+mod offers;
+mod promises;
+mod requests;
+mod schemas;
+
+use crate::common::*;
+use greenroom::testkit::CliEnd;
+use serde_json::{Value, json};
+
+/// Asks a server something and waits for the JSON-RPC answer.
+async fn ask(end: &mut CliEnd, server: &str, method: &str, params: Value) -> Value {
+    let id = format!("{method} of the test");
+    let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    let request_id = end.mcp(server, message);
+    let answer = rpc_answer(end, &request_id).await;
+    assert_eq!(answer["id"], id);
+    answer
+}
+
+/// The next message of this method that a server pushes: the frame, acknowledged.
+async fn pushed(end: &mut CliEnd, method: &str) -> Value {
+    let fits =
+        |frame: &Value| frame["type"] == "control_request" && frame["request"]["message"]["method"] == method;
+    let frame = within(SOON, end.expect_where(method, fits)).await;
+    assert_eq!(frame["request"]["subtype"], "mcp_message");
+    end.answer(&frame, json!({}));
+    frame
+}
+
+/// The names in a list, page by page.
+async fn listed(end: &mut CliEnd, server: &str, method: &str, field: &str, name: &str) -> Vec<Vec<String>> {
+    let mut pages = Vec::new();
+    let mut params = json!({});
+    loop {
+        let result = ask(end, server, method, params).await["result"].clone();
+        let page = result[field].as_array().unwrap();
+        pages.push(page.iter().map(|entry| entry[name].as_str().unwrap().to_owned()).collect());
+        match result.get("nextCursor") {
+            Some(cursor) => params = json!({ "cursor": cursor }),
+            None => return pages,
+        }
+    }
+}
+
+async fn tools(end: &mut CliEnd, server: &str) -> Vec<String> {
+    listed(end, server, "tools/list", "tools", "name").await.concat()
+}
+
+/// The methods that were pushed in these frames.
+fn methods(frames: &[Value]) -> Vec<&str> {
+    frames.iter().filter_map(|frame| frame["request"]["message"]["method"].as_str()).collect()
+}

@@ -1,0 +1,7 @@
+//! Definitions of tool servers, and what they answer.
+
+mod define;
+mod direct_calls;
+mod identity;
+mod mcp;
+mod tools;

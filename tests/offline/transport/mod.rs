@@ -1,0 +1,3 @@
+//! The CLI in memory.
+
+mod memory;

@@ -1,0 +1,3 @@
+//! Lines and messages.
+
+mod messages;
