@@ -313,6 +313,7 @@ impl McpServerProvenance {
     }
 }
 
+// Guards: a hook's input, an elicitation or a dialog with very many values
 #[cfg(test)]
 mod tests {
     #![allow(unreachable_pub, dead_code, reason = "the macro makes public types")]

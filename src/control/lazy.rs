@@ -229,6 +229,7 @@ impl Visitor<'_> for FieldName {
     }
 }
 
+// Guards: a permission request with very many values
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -194,6 +194,7 @@ pub(super) fn escape_separators(json: &mut Vec<u8>, start: usize) {
     json.extend_from_slice(rest);
 }
 
+// Guards: lossless
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -99,6 +99,7 @@ async fn a_line_that_never_ends_costs_no_more_than_the_bound() {
     assert_eq!(counters.overlong_lines, 1);
 }
 
+// Guards: a line that is no JSON, a blank line
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_million_blank_lines_cost_nothing() {
     let counters = most_held("a million blank lines", A_FEW, hasty(), async |cli| {
@@ -132,6 +133,7 @@ async fn unknown_frames_hold_no_more_than_the_message_lane() {
     assert_eq!(counters.messages, 100_000);
 }
 
+// Guards: an unknown control request
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_unknown_requests_is_answered_and_costs_little() {
     let asked = 100_000;

@@ -78,6 +78,8 @@ async fn unread_results_hold_no_more_than_the_bound(tool: &str) {
     within(SOON, cli.session.stop()).await.unwrap();
 }
 
+// Guards: control-first
+// Guards: the CLI reads more slowly than it is answered
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_results_hold_no_more_than_the_bound_and_64_mib() {
     let _alone = alone().await;
@@ -151,6 +153,7 @@ async fn costs_four_times_its_size_at_most(
     }
 }
 
+// Guards: a message of very many values, or nested without end
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_costs_four_times_its_line_at_most() {
     let _alone = alone().await;
@@ -172,6 +175,7 @@ fn request(body: &str) -> String {
     format!(r#"{{"type":"control_request","request_id":"much","request":{{{body}"#)
 }
 
+// Guards: a permission request with very many values
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permission_request_costs_four_times_its_line_at_most() {
     let _alone = alone().await;
@@ -188,6 +192,7 @@ async fn a_permission_request_costs_four_times_its_line_at_most() {
     assert_eq!(ASKED.load(Ordering::Relaxed), 2);
 }
 
+// Guards: a hook's input, an elicitation or a dialog with very many values
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_input_of_a_hook_costs_four_times_its_line_at_most() {
     let _alone = alone().await;
@@ -227,6 +232,7 @@ async fn the_input_of_a_hook_costs_four_times_its_line_at_most() {
     }
 }
 
+// Guards: a hook's input, an elicitation or a dialog with very many values
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn questions_to_a_person_cost_four_times_their_line_at_most() {
     let _alone = alone().await;
@@ -266,6 +272,7 @@ struct Much {
     a: IgnoredAny,
 }
 
+// Guards: a call with very many values
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arguments_cost_four_times_their_line_at_most() {
     let _alone = alone().await;

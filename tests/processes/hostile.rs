@@ -106,6 +106,7 @@ async fn a_fake_cli_that_is_old_learns_of_servers_by_mcp_config() {
     stop(session, cli).await;
 }
 
+// Guards: `stop()`
 #[tokio::test]
 async fn stop_ends_a_cli_that_ignores_sigterm_and_its_grandchildren() {
     let cli = FakeCli::play(script(1)).ignore_sigterm().fork_grandchild();
@@ -123,6 +124,7 @@ async fn a_grandchild_that_holds_the_pipes_does_not_delay_the_restart() {
     stop(session, cli).await;
 }
 
+// Guards: the CLI exits, is killed, closes stdout, stops reading stdin
 #[tokio::test]
 async fn the_cli_exits_or_is_killed_and_the_session_goes_on() {
     for end in
@@ -152,6 +154,7 @@ async fn the_cli_is_killed_while_a_tool_runs_and_the_session_goes_on() {
     stop(session, cli).await;
 }
 
+// Guards: the CLI exits, is killed, closes stdout, stops reading stdin
 #[tokio::test]
 async fn the_cli_closes_stdout_and_lives_on() {
     let cli = FakeCli::play(script(1)).close_stdout().times(1);
@@ -166,6 +169,7 @@ async fn the_cli_closes_stdout_and_lives_on() {
     stop(session, cli).await;
 }
 
+// Guards: the CLI exits, is killed, closes stdout, stops reading stdin
 #[tokio::test]
 async fn the_cli_stops_reading_stdin() {
     let cli = FakeCli::play(script(2)).stop_reading_after_initialize().times(1);

@@ -63,6 +63,7 @@ fn other_process(folder: &Path) -> Host {
     child
 }
 
+// Guards: another live session has the conversation
 #[tokio::test]
 async fn a_conversation_of_another_process_is_refused_until_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();

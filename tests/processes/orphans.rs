@@ -284,6 +284,8 @@ impl HostOfSessions {
     }
 }
 
+// Guards: no-orphans
+// Guards: the host is killed, or exits without a stop
 #[test]
 fn a_host_that_is_killed_leaves_nothing_of_any_session() {
     for &by in ALL {
@@ -296,6 +298,7 @@ fn a_host_that_is_killed_leaves_nothing_of_any_session() {
     }
 }
 
+// Guards: the host is killed and started again at once
 #[tokio::test]
 async fn a_later_host_waits_until_the_processes_of_a_killed_one_are_gone() {
     for &by in ALL {
@@ -309,6 +312,7 @@ async fn a_later_host_waits_until_the_processes_of_a_killed_one_are_gone() {
     }
 }
 
+// Guards: no-orphans
 #[test]
 fn a_host_that_is_killed_with_its_whole_group_leaves_nothing() {
     let host = HostOfSessions::start(1, "stay");
@@ -316,6 +320,7 @@ fn a_host_that_is_killed_with_its_whole_group_leaves_nothing() {
     host.leaves_nothing();
 }
 
+// Guards: no-orphans
 #[test]
 fn what_a_terminal_sends_to_all_leaves_nothing() {
     for signal in [Signal::INT, Signal::HUP, Signal::TERM] {
@@ -327,6 +332,8 @@ fn what_a_terminal_sends_to_all_leaves_nothing() {
     }
 }
 
+// Guards: no-orphans
+// Guards: the host is killed, or exits without a stop
 #[test]
 fn a_host_that_exits_without_stopping_leaves_nothing() {
     HostOfSessions::start(1, "exit").leaves_nothing();
@@ -346,18 +353,21 @@ fn chains_end_with_a_killed_host(guardian: Option<(&'static str, &'static str)>)
     host.leaves_nothing();
 }
 
+// Guards: no-orphans
 #[cfg(target_os = "linux")]
 #[test]
 fn the_shell_ends_chains_of_forks_of_a_killed_host() {
     chains_end_with_a_killed_host(None);
 }
 
+// Guards: no-orphans
 #[cfg(target_os = "linux")]
 #[test]
 fn the_program_ends_chains_of_forks_of_a_killed_host() {
     chains_end_with_a_killed_host(Some((BY_PROGRAM, "1")));
 }
 
+// Guards: no control group can be made
 #[cfg(target_os = "linux")]
 #[test]
 fn a_session_has_a_control_group_where_one_can_be_made_and_else_a_mark() {
@@ -372,6 +382,8 @@ fn a_session_has_a_control_group_where_one_can_be_made_and_else_a_mark() {
     }
 }
 
+// Guards: no-orphans
+// Guards: the guardian is killed
 #[cfg(target_os = "linux")]
 #[test]
 fn a_guardian_that_is_killed_is_replaced_at_once() {

@@ -89,6 +89,7 @@ async fn resuming() -> SessionBuilder {
     })
 }
 
+// Guards: the CLI takes secrets only by arguments
 #[tokio::test]
 async fn secrets_are_in_private_files_that_are_removed_with_the_cli() {
     let (session, end, _listener) = start_by_hand(with_secrets()).await;
@@ -106,6 +107,7 @@ async fn secrets_are_in_private_files_that_are_removed_with_the_cli() {
     assert!(!files[0].parent().unwrap().exists());
 }
 
+// Guards: the CLI takes secrets only by arguments
 #[tokio::test]
 async fn the_files_go_when_the_cli_dies_and_the_next_one_gets_its_own() {
     let (session, end, mut listener) = start_by_hand(with_secrets()).await;
@@ -209,6 +211,7 @@ async fn the_folder_of_a_session_from_a_store_belongs_to_the_user_of_the_cli() {
     assert!(expected.iter().all(|part| stderr.contains(part)), "{error:?}");
 }
 
+// Guards: the CLI takes secrets only by arguments
 #[tokio::test]
 async fn files_of_arguments_belong_to_the_user_of_the_cli() {
     if !is_root() {

@@ -196,6 +196,7 @@ impl Held {
     }
 }
 
+// Guards: answered-once
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_calls_are_each_answered_once() {
     let session = start(fake("calls=10000;window=64")).await;
@@ -234,6 +235,7 @@ async fn a_request_id_in_flight_is_not_answered_twice() {
     stop(&session).await;
 }
 
+// Guards: a line that is no JSON, a blank line
 #[tokio::test]
 async fn noise_before_the_handshake_is_passed_over() {
     let session = start(fake("garbage-then-ok;flood-stderr=1000000")).await;
@@ -379,6 +381,8 @@ async fn stubborn_of(
     (session, held)
 }
 
+// Guards: no-orphans
+// Guards: `stop()`
 #[tokio::test]
 async fn stop_ends_what_ignores_sigterm_and_what_it_started() {
     let scratch = Scratch::new();
@@ -387,6 +391,7 @@ async fn stop_ends_what_ignores_sigterm_and_what_it_started() {
     held.closed().await;
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test]
 async fn a_kill_ends_what_ignores_sigterm_and_waits_for_none_of_the_limits() {
     let scratch = Scratch::new();
@@ -401,6 +406,7 @@ async fn a_kill_ends_what_ignores_sigterm_and_waits_for_none_of_the_limits() {
     held.closed().await;
 }
 
+// Guards: the host is killed and started again at once
 #[tokio::test]
 async fn the_process_of_a_session_is_that_of_its_newest_cli() {
     let builder = fake("crash-on-prompt=1;crash-times=1").transport(Recorder::around(ChildProcess::new()));
@@ -439,6 +445,7 @@ async fn leftovers(events: &mut Events) -> Vec<String> {
 #[cfg(target_os = "linux")]
 const FAKE_CLI: &str = "greenroom-fake-";
 
+// Guards: no-orphans
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn stop_ends_chains_of_forks_without_a_control_group() {
@@ -449,6 +456,8 @@ async fn stop_ends_chains_of_forks_without_a_control_group() {
     held.closed().await;
 }
 
+// Guards: no-orphans
+// Guards: processes that the CLI has started outlive it
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn stop_without_time_ends_what_left_the_group_and_tells_it() {
@@ -464,6 +473,7 @@ async fn stop_without_time_ends_what_left_the_group_and_tells_it() {
     }
 }
 
+// Guards: no-orphans
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_recorded_cli_is_contained_and_its_leftovers_are_told() {
@@ -479,6 +489,7 @@ async fn a_recorded_cli_is_contained_and_its_leftovers_are_told() {
     assert!(!recorder.transcript().entries().is_empty());
 }
 
+// Guards: no-orphans
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_cli_that_is_killed_from_outside_leaves_nothing_that_left_its_group() {
@@ -495,6 +506,7 @@ async fn a_cli_that_is_killed_from_outside_leaves_nothing_that_left_its_group() 
     }
 }
 
+// Guards: no-orphans
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_cli_that_moves_to_another_group_is_killed_all_the_same() {
@@ -519,6 +531,8 @@ async fn a_cli_that_moves_to_another_group_is_killed_all_the_same() {
     }
 }
 
+// Guards: no-orphans
+// Guards: the last `Session` handle is dropped
 #[tokio::test]
 async fn the_last_handle_takes_everything_along() {
     let scratch = Scratch::new();
@@ -531,6 +545,7 @@ async fn the_last_handle_takes_everything_along() {
     held.closed().await;
 }
 
+// Guards: no-orphans
 #[tokio::test]
 async fn a_killed_supervisor_takes_everything_along() {
     let scratch = Scratch::new();
@@ -556,6 +571,7 @@ async fn a_panic_that_ends_an_incarnation_ends_its_processes() {
     }
 }
 
+// Guards: no-orphans
 #[test]
 fn the_end_of_the_runtime_takes_everything_along() {
     let scratch = Scratch::new();
@@ -570,6 +586,7 @@ fn the_end_of_the_runtime_takes_everything_along() {
 
 // ---- crashes ----------------------------------------------------------------------------------------------
 
+// Guards: ended-once
 #[tokio::test]
 async fn a_crashed_cli_resumes_and_takes_what_was_queued() {
     let scratch = Scratch::new();
@@ -596,6 +613,7 @@ async fn a_crashed_cli_resumes_and_takes_what_was_queued() {
     stop(&session).await;
 }
 
+// Guards: fenced
 #[tokio::test]
 async fn calls_in_flight_end_with_their_cli_and_not_with_the_next_one() {
     let scratch = Scratch::new();
@@ -638,6 +656,7 @@ async fn too_many_crashes_end_the_session_with_the_cause() {
     assert!(events.next().await.is_none());
 }
 
+// Guards: the CLI exits with a failure right after an error result
 #[tokio::test]
 async fn an_exit_that_an_error_result_announced_is_no_crash() {
     let scratch = Scratch::new();
@@ -672,6 +691,8 @@ async fn half_a_line_is_no_message_and_the_next_cli_begins_afresh() {
     stop(&session).await;
 }
 
+// Guards: whole-lines
+// Guards: the CLI exits, is killed, closes stdout, stops reading stdin
 #[tokio::test]
 async fn a_cli_that_stops_reading_is_given_up() {
     let builder = fake("stop-reading").configure(|options| {

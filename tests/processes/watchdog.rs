@@ -41,6 +41,8 @@ fn the_watched_session_ends(mut host: HostOfSessions) {
     host.leaves_nothing();
 }
 
+// Guards: no-orphans
+// Guards: the host is stopped, or hangs, past the deadline of a session's watchdog
 #[test]
 fn a_stopped_host_loses_its_watched_sessions_at_the_deadline() {
     let host = HostOfSessions::watched(DEADLINE);
@@ -49,6 +51,7 @@ fn a_stopped_host_loses_its_watched_sessions_at_the_deadline() {
     the_watched_session_ends(host);
 }
 
+// Guards: no-orphans
 #[test]
 fn a_new_guardian_knows_the_deadlines_of_a_killed_one() {
     let host = HostOfSessions::watched(DEADLINE);
@@ -57,6 +60,7 @@ fn a_new_guardian_knows_the_deadlines_of_a_killed_one() {
     the_watched_session_ends(host);
 }
 
+// Guards: no-orphans
 #[test]
 fn a_guardian_that_acknowledges_nothing_is_replaced() {
     let host = HostOfSessions::watched(DEADLINE);
@@ -90,6 +94,7 @@ fn a_killed_host_loses_its_watched_sessions_before_others_that_may_stay() {
 }
 
 /// The host calls `guardian::init` in a runtime with threads, and so does its guardian, which is the same program.
+// Guards: no-orphans
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the host is started without the library, as a user would")]
 fn a_guardian_whose_main_runs_in_a_runtime_works() {

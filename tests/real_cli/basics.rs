@@ -56,6 +56,7 @@ async fn handshake_by_mcp_config_and_a_call() {
     stop(&session).await;
 }
 
+// Guards: isolated
 #[tokio::test]
 async fn read_only_calls_are_in_flight_all_at_once() {
     let four =
@@ -84,6 +85,7 @@ async fn read_only_calls_are_in_flight_all_at_once() {
     stop(&session).await;
 }
 
+// Guards: a tool returns `Err`
 #[tokio::test]
 async fn the_error_of_a_tool_is_read_by_the_model() {
     let script = Script::new().turn(call("save", json!({}))).turn(text("It is full."));
@@ -97,6 +99,7 @@ async fn the_error_of_a_tool_is_read_by_the_model() {
     stop(&session).await;
 }
 
+// Guards: a tool panics
 #[tokio::test]
 async fn a_panic_is_answered_and_the_session_goes_on() {
     let script = Script::new()
@@ -205,6 +208,8 @@ async fn progress_is_taken_by_the_cli() {
     stop(&session).await;
 }
 
+// Guards: cancelled-reaches
+// Guards: a call is cancelled
 #[tokio::test]
 async fn an_interrupt_reaches_the_tool_and_the_session_goes_on() {
     let script = Script::new().turn(call("hang", json!({}))).turn(text("Still here."));
@@ -227,6 +232,7 @@ async fn an_interrupt_reaches_the_tool_and_the_session_goes_on() {
     stop(&session).await;
 }
 
+// Guards: a tool outlives its limit
 #[tokio::test]
 async fn a_tool_that_takes_too_long_is_answered_for() {
     let script = Script::new().turn(call("hang", json!({}))).turn(text("Too slow."));
@@ -271,6 +277,7 @@ async fn the_limit_of_the_cli_reaches_the_tool_too() {
     stop(&session).await;
 }
 
+// Guards: arguments that do not fit
 #[tokio::test]
 async fn an_unknown_tool_and_bad_arguments_are_errors_that_the_model_reads() {
     let script = Script::new()
@@ -313,6 +320,8 @@ async fn servers_inside_and_outside_serve_the_same_turn() {
     stop(&session).await;
 }
 
+// Guards: resumed
+// Guards: the CLI exits, is killed, closes stdout, stops reading stdin
 #[tokio::test]
 async fn a_killed_cli_is_restarted_and_remembers() {
     let script = Script::new().turn(text("Noted.")).turn(call("hang", json!({}))).turn(text("It is blue."));
@@ -445,6 +454,7 @@ async fn an_interrupt_ends_a_turn_whose_model_does_not_answer() {
     stop(&session).await;
 }
 
+// Guards: isolated
 #[tokio::test]
 async fn a_call_in_flight_outlives_the_panics_of_another_tool() {
     let wait = ModelTurn::new().call("mcp__calc__wait", json!({}));
@@ -478,6 +488,7 @@ async fn a_call_in_flight_outlives_the_panics_of_another_tool() {
     stop(&session).await;
 }
 
+// Guards: a server's actor ends
 #[tokio::test]
 async fn a_server_that_restarts_serves_the_next_call_with_a_fresh_state() {
     let script = Script::new()
@@ -572,6 +583,7 @@ async fn a_stopped_session_is_resumed_by_its_id() {
     stop(&second).await;
 }
 
+// Guards: `stop()`
 #[tokio::test]
 async fn stop_leaves_no_process_behind() {
     let shout = ModelTurn::new().call("mcp__outside__shout", json!({ "text": "a" }));
@@ -607,6 +619,7 @@ async fn an_error_of_the_api_ends_the_turn_and_not_the_session() {
     stop(&session).await;
 }
 
+// Guards: the API refuses a call of the turn, the budget is spent, or the context is full
 #[tokio::test]
 async fn failures_of_the_api_have_kinds() {
     let failures = [

@@ -234,6 +234,7 @@ async fn ended(turn: &mut Turn) -> Outcome {
     outcome
 }
 
+// Guards: resumed
 #[tokio::test]
 async fn a_cli_killed_at_twenty_random_moments_resumes_its_conversation() {
     let Some(cli) = crate::real::real_cli() else { return };

@@ -133,6 +133,8 @@ async fn told_as_leftovers(events: &mut greenroom::report::Events) {
     assert_eq!(names.iter().filter(|name| *name == "sleep").count(), 2, "{names:?}");
 }
 
+// Guards: no-orphans
+// Guards: processes that the CLI has started outlive it
 #[tokio::test]
 async fn commands_end_with_a_cli_that_is_killed_and_are_told() {
     ended("SIGKILL of the CLI", &brief(), async |session, cli| {
@@ -143,11 +145,13 @@ async fn commands_end_with_a_cli_that_is_killed_and_are_told() {
     .await;
 }
 
+// Guards: no-orphans
 #[tokio::test]
 async fn commands_end_with_a_cli_that_gets_sigterm() {
     ended("SIGTERM of the CLI", &brief(), async |_, cli| kill_process(cli, Signal::TERM).unwrap()).await;
 }
 
+// Guards: no-orphans
 #[tokio::test]
 async fn commands_end_when_a_cli_that_hangs_is_stopped() {
     ended("stop of a stopped CLI", &brief(), async |session, cli| {
@@ -159,6 +163,7 @@ async fn commands_end_when_a_cli_that_hangs_is_stopped() {
     .await;
 }
 
+// Guards: no-orphans
 #[tokio::test]
 async fn commands_end_when_the_cli_is_given_no_time() {
     let none = Duration::ZERO;
@@ -167,6 +172,7 @@ async fn commands_end_when_the_cli_is_given_no_time() {
     ended("stop with no time", &timeouts, async |session, _| stop(&session).await).await;
 }
 
+// Guards: no-orphans
 #[tokio::test]
 async fn commands_end_when_the_last_handle_is_dropped() {
     ended("drop of the last handle", &brief(), async |_, _| {}).await;
@@ -234,22 +240,27 @@ async fn commands_end_with_a_host(signal: Signal, before: impl Fn(&Host, &std::p
     }
 }
 
+// Guards: no-orphans
+// Guards: the host is killed, or exits without a stop
 #[tokio::test]
 async fn commands_end_with_a_host_that_is_killed() {
     commands_end_with_a_host_that_gets(Signal::KILL).await;
 }
 
+// Guards: no-orphans
 #[tokio::test]
 async fn commands_end_with_a_host_that_is_interrupted() {
     commands_end_with_a_host_that_gets(Signal::INT).await;
 }
 
+// Guards: no-orphans
 #[tokio::test]
 async fn commands_end_with_a_host_that_is_terminated() {
     commands_end_with_a_host_that_gets(Signal::TERM).await;
 }
 
 /// The CLI cannot end them itself, so the guardian does.
+// Guards: no-orphans
 #[tokio::test]
 async fn commands_end_with_a_host_that_is_killed_while_its_cli_hangs() {
     commands_end_with_a_host(Signal::KILL, |host, cli| {

@@ -69,6 +69,7 @@ fn told(stage: &Stage, text: &str) -> Vec<usize> {
     stage.model.requests().iter().map(|request| count(request.messages())).collect()
 }
 
+// Guards: ended-once
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_into_a_running_tool_call_reaches_the_models_next_request() {
     let script = Script::new().turn(call("wait", json!({}))).turn(text("Done.")).turn(text("Still here."));
@@ -97,6 +98,7 @@ async fn a_message_into_a_running_tool_call_reaches_the_models_next_request() {
     stop(&session).await;
 }
 
+// Guards: a message into the running turn comes too late for it
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_comes_too_late_is_a_turn_of_its_own_before_the_queue() {
     let late = text("Done.").pause_before(Duration::from_secs(1));
@@ -121,6 +123,7 @@ async fn a_message_that_comes_too_late_is_a_turn_of_its_own_before_the_queue() {
     stop(&session).await;
 }
 
+// Guards: a hook blocks a message into the running turn, or it is taken back
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupt_leaves_a_message_or_brings_it_back() {
     let script = Script::new()
@@ -156,6 +159,7 @@ async fn an_interrupt_leaves_a_message_or_brings_it_back() {
     stop(&session).await;
 }
 
+// Guards: a hook blocks a message into the running turn, or it is taken back
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_a_hook_blocks_comes_back_and_the_model_does_not_read_it() {
     let script = Script::new().turn(call("wait", json!({}))).turn(text("Done."));
@@ -183,6 +187,7 @@ async fn kill(session: &Session) {
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
+// Guards: the CLI dies with a message that it was given for the running turn
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_the_model_has_not_read_is_told_once_after_a_kill() {
     let script = Script::new().turn(text("Hello.")).turn(call("wait", json!({}))).turn(text("Blue."));
@@ -205,6 +210,7 @@ async fn a_message_that_the_model_has_not_read_is_told_once_after_a_kill() {
     stop(&session).await;
 }
 
+// Guards: the CLI dies with a message that it was given for the running turn
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_the_model_has_read_is_not_told_again_after_a_kill() {
     let wait = || call("wait", json!({}));
@@ -229,6 +235,7 @@ async fn a_message_that_the_model_has_read_is_not_told_again_after_a_kill() {
     stop(&session).await;
 }
 
+// Guards: a turn is cancelled: it waits, runs, has just ended, or its CLI dies or hangs
 #[tokio::test]
 async fn a_cancelled_turn_ends_alone_and_the_next_one_is_answered() {
     let script =

@@ -9,6 +9,7 @@ mod bless;
 mod face;
 mod for_programs;
 mod links;
+mod promises;
 mod tables;
 
 use std::fs;
@@ -46,6 +47,7 @@ fn library() -> Vec<(String, String)> {
         .collect()
 }
 
+// Guards: no-hidden-limits
 #[test]
 fn no_limit_is_hidden_in_the_code() {
     // The value that tells the CLI "no limit" is not a limit of the library. The guardian is a process of its own, which no session
@@ -78,68 +80,6 @@ fn no_send_is_ignored_in_silence_and_nothing_is_left_to_do() {
         for forbidden in ["let _ = ", "todo!", "unimplemented!", ".unwrap()", ".expect(", "dbg!"] {
             let found: Vec<_> = code.lines().filter(|line| line.contains(forbidden)).collect();
             assert!(found.is_empty(), "{name} has `{forbidden}`: {found:#?}");
-        }
-    }
-}
-
-/// The texts of the files under `tests/` that a name such as `isolation`, `mcp/promises` or `real_cli` means: a file or
-/// a folder, in any group of tests.
-fn tests_of(place: &str) -> Vec<String> {
-    let tests = root().join("tests");
-    let is_meant = |path: &PathBuf| {
-        let name = path.strip_prefix(&tests).unwrap().with_extension("");
-        format!("/{}/", name.display()).contains(&format!("/{place}/"))
-    };
-    sources(&tests).into_iter().filter(is_meant).map(|path| fs::read_to_string(path).unwrap()).collect()
-}
-
-#[test]
-fn every_test_that_the_architecture_names_is_there() {
-    let map = fs::read_to_string(root().join("architecture.md")).unwrap();
-    let section = |heading: &str| map.split(heading).nth(1).unwrap().split("\n## ").next().unwrap();
-    let rows_of = |heading: &str, start: &str| {
-        section(heading).lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let promises = rows_of("## Promises", "| **");
-    assert_eq!(promises.len(), 12, "a promise without a row");
-    let failures: Vec<String> = rows_of("## When something fails", "| ").into_iter().skip(1).collect();
-    assert!(failures.len() >= 17, "a failure without a row");
-    let rows = promises.iter().chain(&failures);
-    for row in rows {
-        let names: Vec<&str> = row.rsplit(" | ").next().unwrap().split('`').skip(1).step_by(2).collect();
-        assert!(!names.is_empty(), "a row without a test: {row}");
-        for name in names {
-            if let Some((place, test)) = name.split_once("::") {
-                let found =
-                    tests_of(place).iter().filter(|text| text.contains(&format!("fn {test}("))).count();
-                assert_eq!(found, 1, "files in which the test {name} is");
-            } else {
-                let path = root().join(name);
-                let has_tests = path.is_dir()
-                    || fs::read_to_string(&path)
-                        .is_ok_and(|text| text.contains("#[test]") || text.contains("#[tokio::test"));
-                assert!(has_tests, "no tests in {name}");
-            }
-        }
-    }
-}
-
-#[test]
-fn every_test_that_guards_a_promise_of_a_fleet_is_there() {
-    let map = fs::read_to_string(root().join("architecture.md")).unwrap();
-    let section = map.split("#### What a fleet promises\n").nth(1).unwrap().split("\n#### ").next().unwrap();
-    let rows: Vec<_> = section.lines().filter(|line| line.starts_with("| **")).collect();
-    assert_eq!(rows.len(), 9, "a promise without a row");
-    let folders = ["crates/greenroom-fleet/src", "crates/greenroom-fleet/tests", "examples/fleet/tests"];
-    let files = folders.iter().flat_map(|folder| sources(&root().join(folder)));
-    let texts: Vec<_> = files.map(|path| fs::read_to_string(path).unwrap()).collect();
-    for row in rows {
-        let guards = row.rsplit(" | ").next().unwrap();
-        let names: Vec<&str> = guards.split('`').skip(1).step_by(2).collect();
-        assert!(!names.is_empty(), "a row without a test: {row}");
-        for name in names {
-            let found = texts.iter().filter(|text| text.contains(&format!("fn {name}("))).count();
-            assert_eq!(found, 1, "files in which the test {name} is");
         }
     }
 }

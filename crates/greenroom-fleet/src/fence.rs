@@ -121,6 +121,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    // Guards: one-owner
     #[tokio::test(start_paused = true)]
     async fn time_in_suspend_counts_against_the_lease() {
         let suspended = Arc::new(AtomicU64::new(0));

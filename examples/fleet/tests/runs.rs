@@ -105,6 +105,7 @@ async fn a_person_allows_one_call_and_the_other_is_denied_in_time() {
     assert!(ended.contains(&"acme-1") && ended.contains(&"cobalt-1"), "{ended:?}");
 }
 
+// Guards: accepted-is-kept
 #[tokio::test]
 async fn a_second_run_continues_where_a_kill_left_off() {
     let data = tempfile::tempdir().unwrap();

@@ -59,6 +59,7 @@ impl RestartWindow {
     }
 }
 
+// Guards: resumed
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -95,6 +95,7 @@ impl OutboundBytes {
     }
 }
 
+// Guards: control-first
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

@@ -157,6 +157,8 @@ fn stalled(stall: Duration) -> WriteError {
     WriteError::Stalled(format!("nothing could be written for {stall:?}"))
 }
 
+// Guards: control-first
+// Guards: whole-lines
 #[cfg(test)]
 mod tests {
     use tokio::io::AsyncReadExt;

@@ -73,6 +73,7 @@ impl RequestLife {
     }
 }
 
+// Guards: answered-once
 #[cfg(test)]
 mod tests {
     use super::*;

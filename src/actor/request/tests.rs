@@ -1,5 +1,7 @@
 //! Requests of an incarnation without a session.
 
+// Guards: answered-once
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

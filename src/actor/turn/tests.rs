@@ -1,5 +1,8 @@
 //! Tests of the unread messages of a turn.
 
+// Guards: control-first
+// Guards: nobody reads messages
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

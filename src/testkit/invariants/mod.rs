@@ -113,7 +113,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// The broken promise, as `architecture.md` calls it.
+    /// The broken promise, as `docs/promises.md` calls it.
     pub fn promise(&self) -> &'static str {
         match self {
             Violation::Unanswered { .. }

@@ -1,3 +1,5 @@
+// Guards: lossless
+
 use super::*;
 use serde_json::{Value, json};
 

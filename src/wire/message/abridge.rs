@@ -137,6 +137,7 @@ fn string_end(json: &[u8], mut at: usize) -> usize {
     }
 }
 
+// Guards: a message of very many values, or nested without end
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

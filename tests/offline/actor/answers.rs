@@ -76,6 +76,8 @@ async fn nothing_is_owed(session: &Session) {
     assert_eq!(settled, counters.requests, "{counters:?}");
 }
 
+// Guards: answered-once
+// Guards: a `request_id` that is in flight
 #[tokio::test(start_paused = true)]
 async fn a_request_id_reused_in_flight_is_dropped_and_the_first_answered_once() {
     let Shop { server, orders, mut waiting, release } = shop();
@@ -99,6 +101,7 @@ async fn a_request_id_reused_in_flight_is_dropped_and_the_first_answered_once() 
     stop(session, end).await;
 }
 
+// Guards: unknown server, tool, method
 #[tokio::test(start_paused = true)]
 async fn what_is_not_there_is_said_in_the_words_of_the_protocol() {
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(shop().server)).await;
@@ -135,6 +138,7 @@ async fn no_handler_begins_after_the_deadline_of_the_watchdog() {
     stop(session, end).await;
 }
 
+// Guards: arguments that do not fit
 #[tokio::test(start_paused = true)]
 async fn arguments_that_do_not_fit_are_a_result_that_names_the_field() {
     let Shop { server, orders, .. } = shop();
@@ -167,6 +171,7 @@ async fn parameters_of_a_call_that_name_no_tool_are_refused() {
     stop(session, end).await;
 }
 
+// Guards: an unknown control request
 #[tokio::test(start_paused = true)]
 async fn unknown_subtypes_are_refused_and_incomplete_ones_say_what_is_missing() {
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(shop().server)).await;
@@ -194,6 +199,7 @@ async fn unknown_subtypes_are_refused_and_incomplete_ones_say_what_is_missing() 
 const SILENT: [&str; 4] =
     ["remote_tool_call", "remote_plumbing_call", "remote_tools_probe", "remote_tools_reannounce"];
 
+// Guards: an unknown control request
 #[tokio::test(start_paused = true)]
 async fn what_is_meant_for_another_machine_is_left_unanswered() {
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(shop().server)).await;
@@ -236,6 +242,7 @@ async fn raw_answer(end: &mut CliEnd, request_id: &str, rpc_id: &str) -> Value {
     rpc_answer(end, request_id).await
 }
 
+// Guards: lossless
 #[tokio::test(start_paused = true)]
 async fn json_rpc_ids_come_back_as_they_were() {
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(shop().server)).await;
@@ -260,6 +267,8 @@ async fn the_older_spelling_is_understood() {
     stop(session, end).await;
 }
 
+// Guards: a line that is no JSON, a blank line
+// Guards: a line that begins like a frame and is none, or is over the bound
 #[tokio::test(start_paused = true)]
 async fn lines_that_cannot_be_read_are_skipped_and_reading_goes_on() {
     let builder = Session::builder().mcp_server(shop().server);
@@ -301,6 +310,7 @@ async fn lines_that_cannot_be_read_are_skipped_and_reading_goes_on() {
     stop(session, end).await;
 }
 
+// Guards: a line that begins like a frame and is none, or is over the bound
 #[tokio::test(start_paused = true)]
 async fn a_line_of_the_longest_length_is_read_and_one_byte_more_is_not() {
     let builder = Session::builder().mcp_server(shop().server);
@@ -324,6 +334,8 @@ async fn a_line_of_the_longest_length_is_read_and_one_byte_more_is_not() {
     stop(session, end).await;
 }
 
+// Guards: control-first
+// Guards: more requests than may be in flight
 #[tokio::test(start_paused = true)]
 async fn more_calls_than_the_limit_are_refused_and_the_others_go_on() {
     let Shop { server, mut waiting, release, .. } = shop();
@@ -481,6 +493,7 @@ async fn log_messages_below_the_level_that_was_set_are_left_out() {
     stop(session, end).await;
 }
 
+// Guards: answered-once
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_concurrent_calls_each_get_their_own_answer_once() {
     let server = ToolServer::new("shop", "1.0.0").tool("echo", "Says it again", async |said: Said| {

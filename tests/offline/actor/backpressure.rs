@@ -80,6 +80,8 @@ async fn exchange(session: &Session, end: &mut CliEnd, text: &str) {
     assert_eq!(within(SOON, turn.outcome()).await.unwrap().text(), Some(text));
 }
 
+// Guards: control-first
+// Guards: nobody reads messages
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_reads_nothing_holds_up_no_call_and_loses_nothing() {
     let (session, mut end, _listener) = start_by_hand(keeping(64 << 20)).await;
@@ -150,6 +152,8 @@ async fn what_is_read_late_and_what_comes_meanwhile_stay_in_order() {
     stop(session, end).await;
 }
 
+// Guards: control-first
+// Guards: nobody reads messages
 #[tokio::test]
 async fn past_the_bound_the_turn_ends_and_the_next_prompt_works() {
     let (session, mut end, _listener) = start_by_hand(keeping(300_000)).await;
@@ -282,6 +286,8 @@ fn at_capacity(event: &Event) -> Option<(Option<String>, usize)> {
     }
 }
 
+// Guards: control-first
+// Guards: more requests than may be in flight
 #[tokio::test(start_paused = true)]
 async fn a_server_at_capacity_refuses_calls_with_one_event() {
     let (one, mut begun) = hanging("one");

@@ -114,6 +114,7 @@ async fn what_was_said_before_an_answer_is_known_when_the_answer_is() {
     stop(session, end).await;
 }
 
+// Guards: control-first
 #[tokio::test(start_paused = true)]
 async fn an_answer_never_overtakes_the_messages_written_before_it() {
     let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
@@ -159,6 +160,7 @@ async fn a_request_that_nobody_serves_is_answered_after_the_messages_before_it()
     stop(session, end).await;
 }
 
+// Guards: control-first
 #[tokio::test(start_paused = true)]
 async fn a_request_never_overtakes_an_earlier_one_on_its_way_by_the_router() {
     let server = ToolServer::new("one", "1").tool("quick", "Answers", async |_: NoArgs| "here");
@@ -176,6 +178,7 @@ async fn a_request_never_overtakes_an_earlier_one_on_its_way_by_the_router() {
     stop(session, end).await;
 }
 
+// Guards: control-first
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_messages_is_delivered_little_by_little_while_calls_run() {
     const FLOOD: usize = 3000;

@@ -125,6 +125,8 @@ fn is_cancelled(answer: &Value) {
     assert_eq!(answer["error"], json!({ "code": -32800, "message": "Request cancelled" }), "{answer}");
 }
 
+// Guards: cancelled-reaches
+// Guards: a call is cancelled
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_is_answered_and_its_handler_aborted_after_the_grace() {
     let (server, mut lives, _) = hanging();
@@ -187,6 +189,7 @@ async fn the_grace_time_is_the_one_of_the_options() {
     stop(session, end).await;
 }
 
+// Guards: cancelled-reaches
 #[tokio::test(start_paused = true)]
 async fn a_call_that_the_cli_withdraws_gets_no_answer_and_its_handler_is_told() {
     let (server, mut lives, _) = hanging();
@@ -273,6 +276,7 @@ async fn settled_after_cancel(end: &mut CliEnd) -> Vec<Value> {
     }
 }
 
+// Guards: cancelled-reaches
 #[tokio::test(start_paused = true)]
 async fn json_rpc_ids_mean_calls_of_the_newest_mcp_session_only() {
     let (server, mut lives, release) = hanging();
@@ -416,6 +420,7 @@ async fn timed_out(events: &mut Events) -> (String, String, Duration) {
     .await
 }
 
+// Guards: a tool outlives its limit
 #[tokio::test(start_paused = true)]
 async fn a_call_over_the_limit_of_the_session_is_answered_with_the_limit() {
     let (server, mut lives, _) = hanging();
@@ -483,6 +488,7 @@ async fn without_a_limit_a_call_may_take_a_day() {
     stop(session, end).await;
 }
 
+// Guards: cancelled-reaches
 #[tokio::test(start_paused = true)]
 async fn the_end_of_an_incarnation_reaches_the_handlers_of_its_calls() {
     let (server, mut lives, _) = hanging();

@@ -150,6 +150,7 @@ async fn start(fire: &mut Fire) -> (Session, CliEnd) {
     (session.unwrap(), end)
 }
 
+// Guards: a handler or another value of the application panics when it is dropped
 #[tokio::test]
 async fn a_drop_that_panics_does_not_reach_who_drops_the_last_handle() {
     let mut fire = Fire::new();
@@ -159,6 +160,7 @@ async fn a_drop_that_panics_does_not_reach_who_drops_the_last_handle() {
     fire.out().await;
 }
 
+// Guards: a handler or another value of the application panics when it is dropped
 #[tokio::test]
 async fn a_drop_that_panics_does_not_reach_a_thread_without_a_runtime() {
     let mut fire = Fire::new();

@@ -39,6 +39,7 @@ fn failed(subtype: &str, terminal_reason: &str) -> Value {
     json!({ "subtype": subtype, "errors": ["why"], "terminal_reason": terminal_reason })
 }
 
+// Guards: the API refuses a call of the turn, the budget is spent, or the context is full
 #[tokio::test(start_paused = true)]
 async fn a_failed_turn_says_what_to_do() {
     use ErrorKind::*;
@@ -93,6 +94,7 @@ fn quota(status: &str, resets_at: u64) -> Value {
     json!({ "type": "rate_limit_event", "rate_limit_info": { "status": status, "resetsAt": resets_at } })
 }
 
+// Guards: the API refuses a call of the turn, the budget is spent, or the context is full
 #[tokio::test(start_paused = true)]
 async fn a_rate_limit_says_when_it_is_reset() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();

@@ -28,6 +28,7 @@ async fn quick(end: &mut CliEnd, server: &str) {
     assert_eq!(text(&call(end, server, "quick", json!({})).await), "here");
 }
 
+// Guards: isolated
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_hangs_for_ever_delays_no_call_no_message_and_no_stop() {
     let (server, mut hanging) = stuck("one");
@@ -65,6 +66,7 @@ async fn a_handler_that_hangs_for_ever_delays_no_call_no_message_and_no_stop() {
     assert!(stopping.elapsed() <= bound);
 }
 
+// Guards: isolated
 #[tokio::test(start_paused = true)]
 async fn a_thousand_calls_asleep_delay_no_quick_one_and_each_wakes_by_itself() {
     let server = stuck("one").0.tool("sleep", "Sleeps", async |_: NoArgs| {
@@ -134,6 +136,7 @@ async fn a_server_whose_state_takes_its_time_delays_no_other() {
     stop(session, end).await;
 }
 
+// Guards: control-first
 #[tokio::test(start_paused = true)]
 async fn a_reader_who_never_reads_delays_no_call() {
     let builder = Session::builder().mcp_server(stuck("one").0);
@@ -204,6 +207,7 @@ async fn a_call_that_waits_for_its_place_may_run_out_of_time() {
     stop(session, end).await;
 }
 
+// Guards: no-orphans
 #[tokio::test(start_paused = true)]
 async fn a_stop_takes_no_longer_than_its_bound_whatever_hangs() {
     // The handler, the callback and the CLI all hang.
@@ -246,6 +250,7 @@ fn thread() -> Thread {
 
 // Threads take real time, so these are not on the paused clock.
 
+// Guards: isolated
 #[tokio::test]
 async fn a_blocking_handler_delays_no_other_and_further_ones_queue() {
     let Thread { tool, mut entered, leave } = thread();
@@ -270,6 +275,7 @@ async fn a_blocking_handler_delays_no_other_and_further_ones_queue() {
     stop(session, end).await;
 }
 
+// Guards: a tool outlives its limit
 #[tokio::test]
 async fn a_blocking_handler_past_its_limit_is_answered_and_keeps_its_thread() {
     let Thread { tool, mut entered, leave } = thread();

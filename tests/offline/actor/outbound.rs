@@ -125,12 +125,15 @@ async fn past_the_bound(tool: &str) {
     assert_eq!(counters(&cli.session).await.at_capacity, 7);
 }
 
+// Guards: control-first
+// Guards: the CLI reads more slowly than it is answered
 #[tokio::test(start_paused = true)]
 async fn past_the_bound_new_calls_are_refused_and_accepted_ones_wait_for_room() {
     past_the_bound("large").await;
 }
 
 /// Otherwise the CLI would keep servers that the session does not have.
+// Guards: all-or-nothing
 #[tokio::test(start_paused = true)]
 async fn a_change_of_servers_is_undone_past_the_bound() {
     let (builder, _) = builder();
@@ -163,11 +166,13 @@ async fn a_change_of_servers_is_undone_past_the_bound() {
     assert_eq!(added.unwrap_err().kind(), ErrorKind::Refused);
 }
 
+// Guards: the CLI reads more slowly than it is answered
 #[tokio::test(start_paused = true)]
 async fn calls_that_wait_for_a_place_of_their_tool_wait_for_room_too() {
     past_the_bound("placed").await;
 }
 
+// Guards: the CLI reads more slowly than it is answered
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_reads_nothing_is_ended_and_waiting_calls_never_run() {
     let (builder, begun) = builder();

@@ -87,6 +87,7 @@ async fn hang(end: &mut CliEnd, hanging: &mut Hanging, server: &str) -> String {
     request_id
 }
 
+// Guards: a tool panics
 #[tokio::test(start_paused = true)]
 async fn a_panicking_tool_is_answered_with_its_text_and_its_server_goes_on() {
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(calc("calc").0)).await;
@@ -159,6 +160,7 @@ async fn a_panicking_blocking_tool_is_answered_and_gives_its_place_back() {
     stop(session, end).await;
 }
 
+// Guards: more tools of a server panic than `restarts.panics`
 #[tokio::test(start_paused = true)]
 async fn more_panics_than_the_intensity_give_new_calls_a_fresh_state() {
     let (server, mut hanging) = calc("calc");
@@ -199,6 +201,7 @@ async fn panics_that_are_further_apart_than_the_period_restart_nothing() {
     stop(session, end).await;
 }
 
+// Guards: isolated
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_one_server_harms_no_call_of_another() {
     let release = Arc::new(Notify::new());
@@ -283,6 +286,7 @@ async fn is_given_up(trouble: Trouble, said: &str) {
     stop(session, end).await;
 }
 
+// Guards: a server is given up
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_factory_fails_is_given_up_and_the_session_lives() {
     is_given_up(Trouble::Fails, "no database here").await;
@@ -351,6 +355,7 @@ async fn a_call_that_waits_for_a_state_is_answered_if_the_factory_fails_or_not()
     stop(session, end).await;
 }
 
+// Guards: a server is given up
 #[tokio::test(start_paused = true)]
 async fn a_significant_server_that_is_given_up_fails_the_session() {
     let (well, made) = (Arc::new(AtomicBool::new(true)), Arc::default());
@@ -374,6 +379,7 @@ async fn a_significant_server_that_is_given_up_fails_the_session() {
     assert_eq!(session.prompt("hello").await.unwrap_err().kind(), ErrorKind::SessionFailed);
 }
 
+// Guards: a server's actor ends
 #[tokio::test(start_paused = true)]
 async fn calls_wait_for_a_server_that_restarts_up_to_their_bound() {
     for (backoff, comes_back) in [(3, true), (30, false)] {
@@ -434,6 +440,7 @@ async fn each_call_is_answered_once(fault: Fault) {
     stop(session, end).await;
 }
 
+// Guards: answered-once
 #[tokio::test(start_paused = true)]
 async fn the_calls_of_a_server_that_is_killed_are_answered_once() {
     each_call_is_answered_once(Fault::KillServer("calc".into())).await;
@@ -452,6 +459,8 @@ async fn control_restarted(events: &mut Events) -> (&'static str, String) {
     .await
 }
 
+// Guards: answered-once
+// Guards: the router panics
 #[tokio::test(start_paused = true)]
 async fn a_router_that_panics_answers_what_it_owes_and_is_restarted() {
     let release = Arc::new(Notify::new());
@@ -495,6 +504,7 @@ async fn a_router_that_panics_answers_what_it_owes_and_is_restarted() {
     stop(session, end).await;
 }
 
+// Guards: answered-once
 #[tokio::test(start_paused = true)]
 async fn requests_that_meet_a_router_on_its_way_are_answered_once() {
     let (server, _hanging) = calc("calc");
@@ -539,6 +549,7 @@ async fn a_router_that_panics_too_often_fails_the_session() {
     assert!(error.to_string().contains("router ended too often"), "{error}");
 }
 
+// Guards: the callbacks' actor ends while a hook or a permission is open
 #[tokio::test(start_paused = true)]
 async fn callbacks_that_panic_as_a_whole_answer_what_they_owe_and_are_restarted() {
     let (started, mut running) = mpsc::unbounded_channel();

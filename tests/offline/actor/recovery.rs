@@ -44,6 +44,7 @@ fn has(end: &CliEnd, arg: &str) -> bool {
     end.launch().args.iter().any(|given| given == arg)
 }
 
+// Guards: ended-once
 #[tokio::test(start_paused = true)]
 async fn a_turn_goes_on_with_the_applications_prompt_when_that_is_the_policy() {
     let policy = TurnRecovery::Continue { prompt: "Go on.".into() };
@@ -90,6 +91,7 @@ async fn a_turn_that_the_user_is_ending_is_not_continued() {
     stop(session, end).await;
 }
 
+// Guards: resumed
 #[tokio::test(start_paused = true)]
 async fn what_was_set_at_run_time_is_set_again_before_the_next_prompt() {
     let (session, mut end, mut listener) = started(builder()).await;
@@ -205,6 +207,7 @@ async fn refuses(listener: &mut ScriptedListener) -> Vec<String> {
     args
 }
 
+// Guards: the CLI refuses to resume
 #[tokio::test(start_paused = true)]
 async fn a_conversation_that_cannot_be_resumed_is_never_replaced_in_silence() {
     let (session, end, mut listener) = started(builder()).await;
@@ -224,6 +227,7 @@ async fn a_conversation_that_cannot_be_resumed_is_never_replaced_in_silence() {
     assert!(matches!(outcome(&mut waiting).await, Outcome::NotStarted { .. }));
 }
 
+// Guards: the CLI refuses to resume
 #[tokio::test(start_paused = true)]
 async fn the_resume_ladder_tells_each_step_from_resume_to_fork_to_fresh() {
     let ladder = |step| builder().configure(move |options| options.resume_ladder = step);
@@ -261,6 +265,7 @@ async fn the_resume_ladder_tells_each_step_from_resume_to_fork_to_fresh() {
     assert!(session.failure().is_some(), "a fork was allowed, a fresh conversation was not");
 }
 
+// Guards: resumed
 #[tokio::test(start_paused = true)]
 async fn a_conversation_without_a_transcript_restarts_with_the_same_id() {
     let (session, mut end, mut listener) = start_by_hand(builder()).await;
@@ -306,6 +311,7 @@ fn is_limit(outcome: &Outcome, name: &str) -> bool {
     matches!(outcome, Outcome::Interrupted { by: InterruptedBy::Limit { limit, .. }, .. } if limit == name)
 }
 
+// Guards: a turn outlives its limit, or the CLI says nothing for too long
 #[tokio::test(start_paused = true)]
 async fn a_turn_over_its_limit_is_interrupted_and_the_session_goes_on() {
     let limit = Duration::from_secs(100);
@@ -332,6 +338,7 @@ async fn a_turn_over_its_limit_is_interrupted_and_the_session_goes_on() {
     stop(session, end).await;
 }
 
+// Guards: a turn outlives its limit, or the CLI says nothing for too long
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_does_not_end_a_turn_over_its_limit_is_given_up() {
     let limit = Duration::from_secs(100);
@@ -485,6 +492,7 @@ async fn trouble_of_the_start_is_no_refusal_to_resume() {
     stop(session, end).await;
 }
 
+// Guards: a line that begins like a frame and is none, or is over the bound
 #[tokio::test(start_paused = true)]
 async fn a_result_that_is_lost_ends_the_turn_and_the_run() {
     let (session, mut end, _listener) =
@@ -543,6 +551,7 @@ async fn a_first_turn_is_not_continued_for_nothing_of_it_may_be_written_down() {
     stop(session, end).await;
 }
 
+// Guards: resumed
 #[tokio::test(start_paused = true)]
 async fn a_fork_after_a_refusal_is_resumed_by_its_own_id_and_not_forked() {
     const FORK: &str = "aa9f0c5e-1f8c-4d39-9d0e-6a2f7f0b3c01";
@@ -561,6 +570,7 @@ async fn a_fork_after_a_refusal_is_resumed_by_its_own_id_and_not_forked() {
     stop(session, end).await;
 }
 
+// Guards: ended-once
 #[tokio::test(start_paused = true)]
 async fn a_turn_over_its_limit_is_not_continued_with_the_next_cli() {
     let limit = Duration::from_secs(100);
@@ -580,6 +590,7 @@ async fn a_turn_over_its_limit_is_not_continued_with_the_next_cli() {
     stop(session, end).await;
 }
 
+// Guards: resumed
 #[tokio::test(start_paused = true)]
 async fn a_recreated_conversation_is_resumed_if_its_first_cli_dies_at_once() {
     let (session, mut end, mut listener) = start_by_hand(builder()).await;

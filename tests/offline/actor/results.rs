@@ -98,6 +98,8 @@ fn stale() -> Vec<Vec<Say>> {
     all
 }
 
+// Guards: ended-once
+// Guards: a result that was written before the prompt, or belongs to work of the CLI's own
 #[tokio::test(start_paused = true)]
 async fn a_stale_result_never_ends_a_turn_and_a_misjudged_one_does_at_idle() {
     let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
@@ -154,6 +156,7 @@ async fn without_states_and_lifecycle_results_end_turns() {
     stop(session, end).await;
 }
 
+// Guards: a result that was written before the prompt, or belongs to work of the CLI's own
 #[tokio::test(start_paused = true)]
 async fn a_turn_without_a_result_ends_when_the_cli_is_idle() {
     let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
@@ -167,6 +170,7 @@ async fn a_turn_without_a_result_ends_when_the_cli_is_idle() {
     stop(session, end).await;
 }
 
+// Guards: the CLI takes a prompt out of its queue
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_the_cli_drops_from_its_queue_comes_back() {
     let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
@@ -195,6 +199,7 @@ async fn an_error_result_without_a_prompt_id_and_an_exit_end_the_turn() {
     stop(session, end).await;
 }
 
+// Guards: a result that was written before the prompt, or belongs to work of the CLI's own
 #[tokio::test(start_paused = true)]
 async fn the_result_of_a_set_cwd_before_any_lifecycle_ends_no_turn() {
     let moved = json!({

@@ -134,6 +134,7 @@ async fn generation(end: &mut CliEnd) -> String {
     text(&call(end, "calc", "generation", json!({})).await).to_owned()
 }
 
+// Guards: isolated
 #[tokio::test(start_paused = true)]
 async fn calls_in_flight_outlive_a_hundred_panics_of_another_tool() {
     let (server, mut calc) = calc();
@@ -156,6 +157,7 @@ async fn calls_in_flight_outlive_a_hundred_panics_of_another_tool() {
     stop(session, end).await;
 }
 
+// Guards: more tools of a server panic than `restarts.panics`
 #[tokio::test(start_paused = true)]
 async fn a_state_lives_until_its_last_call_has_ended() {
     let (server, mut calc) = calc();
@@ -199,6 +201,7 @@ async fn panics_of_calls_on_the_old_state_do_not_count_against_the_new_one() {
     stop(session, end).await;
 }
 
+// Guards: more tools of a server panic than `restarts.panics`
 #[tokio::test(start_paused = true)]
 async fn cancellations_withdrawals_and_limits_reach_calls_on_the_old_state() {
     let (server, mut calc) = calc();
@@ -288,6 +291,7 @@ async fn query(end: &mut CliEnd) -> Value {
     call(end, "db", "query", json!({})).await
 }
 
+// Guards: the factory of a server fails
 #[tokio::test(start_paused = true)]
 async fn a_dependency_that_is_late_costs_a_call_a_wait_and_no_server() {
     let well = Arc::new(AtomicBool::new(false));
@@ -310,6 +314,7 @@ async fn a_dependency_that_is_late_costs_a_call_a_wait_and_no_server() {
     stop(session, end).await;
 }
 
+// Guards: the factory of a server fails
 #[tokio::test(start_paused = true)]
 async fn the_waits_between_attempts_double_and_the_last_one_gives_the_server_up() {
     let well = Arc::default();
@@ -357,6 +362,7 @@ async fn comes_back(session: Session, mut end: CliEnd, well: &AtomicBool, made: 
     stop(session, end).await;
 }
 
+// Guards: a server is given up
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_given_up_is_tried_again_and_told_when_it_is_back() {
     let well = Arc::default();
@@ -374,6 +380,7 @@ async fn a_server_that_was_given_up_is_tried_again_and_told_when_it_is_back() {
     comes_back(session, end, &well, count).await;
 }
 
+// Guards: a server is given up
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_actor_ended_too_often_is_tried_again_as_well() {
     let well = Arc::new(AtomicBool::new(true));
@@ -410,6 +417,7 @@ async fn a_server_is_not_tried_again_without_a_time_for_it() {
     stop(session, end).await;
 }
 
+// Guards: isolated
 #[tokio::test(start_paused = true)]
 async fn a_factory_that_fails_after_panics_harms_no_call_in_flight() {
     let well = Arc::new(AtomicBool::new(true));
@@ -507,6 +515,7 @@ async fn start(builder: SessionBuilder) -> Result<(Session, CliEnd), Error> {
     }
 }
 
+// Guards: the factory of a server fails
 #[tokio::test(start_paused = true)]
 async fn a_significant_server_whose_factory_fails_fails_the_start() {
     let (server, _attempts) = db(&Arc::default());

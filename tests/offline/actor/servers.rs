@@ -128,6 +128,7 @@ fn announced(initialize: &Value) -> Vec<&str> {
     names.iter().map(|name| name.as_str().unwrap()).collect()
 }
 
+// Guards: all-or-nothing
 #[tokio::test(start_paused = true)]
 async fn a_call_in_flight_is_not_disturbed_by_servers_that_come_and_go() {
     let leaks = LeakCheck::tasks();
@@ -196,6 +197,7 @@ async fn a_call_in_flight_is_not_disturbed_by_servers_that_come_and_go() {
     leaks.assert_none(SOON).await;
 }
 
+// Guards: all-or-nothing
 #[tokio::test(start_paused = true)]
 async fn a_server_that_the_cli_does_not_take_leaves_nothing_behind() {
     let leaks = LeakCheck::tasks();
@@ -240,6 +242,7 @@ async fn a_server_that_the_cli_does_not_take_leaves_nothing_behind() {
     leaks.assert_none(SOON).await;
 }
 
+// Guards: all-or-nothing
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_dies_during_a_change_is_followed_by_the_old_servers() {
     let (session, mut end, mut listener) = start_by_hand(builder()).await;
@@ -289,6 +292,7 @@ async fn a_cli_that_dies_during_a_change_is_followed_by_the_old_servers() {
     stop(session, end).await;
 }
 
+// Guards: all-or-nothing
 #[tokio::test(start_paused = true)]
 async fn changes_happen_one_after_another_and_a_whole_set_in_one_go() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
@@ -354,6 +358,7 @@ async fn changes_happen_one_after_another_and_a_whole_set_in_one_go() {
     stop(session, end).await;
 }
 
+// Guards: all-or-nothing
 #[tokio::test(start_paused = true)]
 async fn a_router_that_ends_during_a_change_undoes_it() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
@@ -379,6 +384,7 @@ async fn a_router_that_ends_during_a_change_undoes_it() {
     stop(session, end).await;
 }
 
+// Guards: all-or-nothing
 #[tokio::test(start_paused = true)]
 async fn a_session_that_stops_answers_whoever_changes_its_servers() {
     let leaks = LeakCheck::tasks();
@@ -557,6 +563,7 @@ async fn handlers_that_are_removed_are_dropped_in_no_actor() {
     stop(session, end).await;
 }
 
+// Guards: all-or-nothing
 #[tokio::test(start_paused = true)]
 async fn a_server_of_a_set_that_the_cli_cannot_reach_is_announced_to_no_other() {
     let (session, mut end, mut listener) = start_by_hand(builder()).await;
@@ -582,6 +589,7 @@ async fn a_server_of_a_set_that_the_cli_cannot_reach_is_announced_to_no_other() 
     stop(session, end).await;
 }
 
+// Guards: all-or-nothing
 #[tokio::test(start_paused = true)]
 async fn a_change_is_undone_by_the_next_router_however_late_it_comes() {
     let pause = Duration::from_secs(1);

@@ -146,6 +146,7 @@ async fn a_message_joins_the_running_turn_at_the_result_of_a_tool() {
     stop(session, end).await;
 }
 
+// Guards: a message into the running turn comes too late for it
 #[tokio::test(start_paused = true)]
 async fn a_message_that_comes_too_late_becomes_a_turn_before_the_queue() {
     let (session, mut end, _listener, mut turn, prompt) = working(builder()).await;
@@ -261,6 +262,7 @@ async fn a_message_to_a_new_turn_is_written_once_the_cli_tells_lifecycles() {
     stop(session, end).await;
 }
 
+// Guards: a hook blocks a message into the running turn, or it is taken back
 #[tokio::test(start_paused = true)]
 async fn a_message_that_a_hook_blocks_comes_back() {
     let (session, mut end, _listener, mut turn, prompt) = working(builder()).await;
@@ -474,6 +476,8 @@ const STEPS: [fn(&mut CliEnd, &Value, &Value); 8] = [
     |end, _, _| state(end, "idle"),
 ];
 
+// Guards: ended-once
+// Guards: the CLI dies with a message that it was given for the running turn
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_dies_at_any_step_ends_a_message_once_and_never_rereads_it() {
     for steps in 0..=STEPS.len() {
@@ -613,6 +617,7 @@ async fn a_limit_of_the_turn_does_not_reach_the_turn_of_a_message() {
     stop(session, end).await;
 }
 
+// Guards: ended-once
 #[tokio::test(start_paused = true)]
 async fn a_message_to_a_cli_whose_port_is_killed_is_not_sent_again() {
     let (session, mut end, mut listener, mut turn, _) = working(builder()).await;

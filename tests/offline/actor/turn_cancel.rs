@@ -67,6 +67,7 @@ async fn next(listener: &mut ScriptedListener) -> CliEnd {
     end
 }
 
+// Guards: a turn is cancelled: it waits, runs, has just ended, or its CLI dies or hangs
 #[tokio::test(start_paused = true)]
 async fn a_waiting_prompt_is_taken_back_and_the_cli_hears_nothing() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
@@ -83,6 +84,7 @@ async fn a_waiting_prompt_is_taken_back_and_the_cli_hears_nothing() {
     stop(session, end).await;
 }
 
+// Guards: a turn is cancelled: it waits, runs, has just ended, or its CLI dies or hangs
 #[tokio::test(start_paused = true)]
 async fn a_running_turn_is_interrupted_and_the_next_prompt_waits_for_the_answer() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
@@ -125,6 +127,7 @@ async fn a_turn_that_ends_while_it_is_cancelled_keeps_its_outcome() {
     stop(session, end).await;
 }
 
+// Guards: a turn is cancelled: it waits, runs, has just ended, or its CLI dies or hangs
 #[tokio::test(start_paused = true)]
 async fn a_late_cancel_does_nothing_to_the_next_turn() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
@@ -236,6 +239,7 @@ async fn turns_that_wait_for_the_next_cli_end_at_once_and_are_not_continued() {
     stop(session, end).await;
 }
 
+// Guards: a turn is cancelled: it waits, runs, has just ended, or its CLI dies or hangs
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_whose_cli_dies_is_not_continued() {
     let (session, mut end, mut listener) = started(recovering(Duration::ZERO)).await;
@@ -262,6 +266,7 @@ async fn a_cancelled_turn_whose_cli_dies_is_not_continued() {
     stop(session, end).await;
 }
 
+// Guards: a turn is cancelled: it waits, runs, has just ended, or its CLI dies or hangs
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_does_not_answer_a_cancel_is_replaced_before_the_next_prompt() {
     // It hangs altogether, ends the turn without an answer, or answers without an end of the turn.
@@ -448,6 +453,7 @@ async fn the_turn_of_a_query_is_cancelled_and_its_session_stops() {
     assert!(is_by_user(&ended.unwrap()));
 }
 
+// Guards: a turn with `cancel_on_drop`, or the future of `Session::prompt`, is dropped
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_dropped_goes_on_or_is_cancelled_as_asked() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
@@ -485,6 +491,7 @@ async fn a_turn_that_is_dropped_after_its_end_cancels_nothing() {
     stop(session, end).await;
 }
 
+// Guards: a turn with `cancel_on_drop`, or the future of `Session::prompt`, is dropped
 #[tokio::test(start_paused = true)]
 async fn a_prompt_whose_future_is_dropped_is_taken_back() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;

@@ -86,6 +86,7 @@ async fn permissions_are_answered_as_the_handler_decides() {
     stop(session, end).await;
 }
 
+// Guards: a permission handler fails or is too late
 #[tokio::test(start_paused = true)]
 async fn a_permission_handler_that_panics_denies() {
     let (session, mut end, _listener) = start_by_hand(permissions()).await;
@@ -96,6 +97,7 @@ async fn a_permission_handler_that_panics_denies() {
     stop(session, end).await;
 }
 
+// Guards: a permission handler fails or is too late
 #[tokio::test(start_paused = true)]
 async fn a_late_permission_is_denied_and_one_without_a_limit_waits() {
     let limit = Duration::from_secs(20);
@@ -370,6 +372,8 @@ async fn failed(events: &mut Events) -> (&'static str, Option<String>, String) {
     .await
 }
 
+// Guards: another hook fails, or one registered with `OnFailure::Continue`
+// Guards: a permission handler fails or is too late
 #[tokio::test(start_paused = true)]
 async fn an_error_of_a_handler_is_answered_and_told() {
     let builder = Session::builder()
@@ -411,6 +415,7 @@ async fn an_error_of_a_handler_is_answered_and_told() {
     stop(session, end).await;
 }
 
+// Guards: a hook that may forbid fails: an error, a panic, its limit, an input that does not fit
 #[tokio::test(start_paused = true)]
 async fn input_that_does_not_fit_a_typed_hook_blocks() {
     let builder = Session::builder().hook(Hook::on(hook::PreToolUse, async |input, cx| {
@@ -581,6 +586,7 @@ fn control_request(request_id: &str, body: &Value) -> Value {
     json!({ "type": "control_request", "request_id": request_id, "request": body })
 }
 
+// Guards: a request is listed as pending and was live, or was answered
 #[tokio::test(start_paused = true)]
 async fn what_the_cli_lists_as_pending_is_asked_once() {
     let (told, mut asked) = mpsc::unbounded_channel();

@@ -61,6 +61,7 @@ fn forbids(event: &str, reason: &str) -> Value {
     }
 }
 
+// Guards: a hook that may forbid fails: an error, a panic, its limit, an input that does not fit
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_takes_75_seconds_denies() {
     let review = Hook::on(hook::PreToolUse, async |_, _| {
@@ -76,6 +77,7 @@ async fn a_hook_that_takes_75_seconds_denies() {
     stop(session, end).await;
 }
 
+// Guards: a hook that may forbid fails: an error, a panic, its limit, an input that does not fit
 #[tokio::test(start_paused = true)]
 async fn a_failed_hook_that_may_forbid_blocks_by_default() {
     let builder = FORBIDDING.into_iter().fold(Session::builder(), |all, event| all.hook(failing(event)));
@@ -103,6 +105,7 @@ async fn a_failed_hook_that_may_forbid_blocks_by_default() {
     stop(session, end).await;
 }
 
+// Guards: another hook fails, or one registered with `OnFailure::Continue`
 #[tokio::test(start_paused = true)]
 async fn a_failed_hook_lets_pass_only_if_it_was_registered_so_or_cannot_forbid() {
     let lets_pass = FORBIDDING.map(|event| failing(event).on_failure(OnFailure::Continue));

@@ -88,6 +88,7 @@ fn drain(told: &mut mpsc::UnboundedReceiver<&'static str>) -> Vec<&'static str> 
     std::iter::from_fn(|| told.try_recv().ok()).collect()
 }
 
+// Guards: a handler leaves a request open, or there is none
 #[tokio::test(start_paused = true)]
 async fn without_other_handlers_the_inquiry_handler_gets_every_kind() {
     let (builder, mut told) = asking(Session::builder().inquiry_dialogs(["retry"]));
@@ -98,6 +99,7 @@ async fn without_other_handlers_the_inquiry_handler_gets_every_kind() {
     stop(session, end).await;
 }
 
+// Guards: a handler leaves a request open, or there is none
 #[tokio::test(start_paused = true)]
 async fn requests_that_handlers_leave_open_go_to_the_inquiry_handler() {
     let builder = Session::builder()
@@ -112,6 +114,7 @@ async fn requests_that_handlers_leave_open_go_to_the_inquiry_handler() {
     stop(session, end).await;
 }
 
+// Guards: a handler leaves a request open, or there is none
 #[tokio::test(start_paused = true)]
 async fn what_a_handler_decides_is_no_inquiry() {
     // The inquiry handler is set first and last: the order does not matter.
@@ -131,6 +134,7 @@ async fn what_a_handler_decides_is_no_inquiry() {
     stop(session, end).await;
 }
 
+// Guards: a handler leaves a request open, or there is none
 #[tokio::test(start_paused = true)]
 async fn undecided_without_an_inquiry_handler_denies() {
     let builder = Session::builder()
@@ -147,6 +151,7 @@ async fn undecided_without_an_inquiry_handler_denies() {
     stop(session, end).await;
 }
 
+// Guards: a handler leaves a request open, or there is none
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_the_wrong_kind_denies_and_is_told() {
     let builder = Session::builder()

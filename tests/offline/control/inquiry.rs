@@ -14,6 +14,7 @@ fn inquiry(text: &str) -> Inquiry {
     inquiry
 }
 
+// Guards: a handler leaves a request open, or there is none
 #[test]
 fn an_inquiry_is_stored_and_shown_as_this_json() {
     let permission = inquiry(concat!(
@@ -61,6 +62,7 @@ fn an_inquiry_is_read_in_any_order_and_inside_tagged_types() {
     }
 }
 
+// Guards: a handler leaves a request open, or there is none
 #[test]
 fn an_answer_to_an_inquiry_is_this_json() {
     let Inquiry::Permission { request } = inquiry(concat!(

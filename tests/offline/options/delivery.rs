@@ -53,6 +53,7 @@ async fn started_twice(play: impl AsyncFnOnce(CliEnd)) {
     stop(session, second).await;
 }
 
+// Guards: the CLI takes secrets only by arguments
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_knows_no_such_flag_is_told_by_arguments() {
     started_twice(async |first| {

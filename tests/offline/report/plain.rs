@@ -14,6 +14,7 @@ fn is_plain(text: &str) {
     assert!(!text.chars().any(|char| char.is_control() && char != '\n'), "{text:?}");
 }
 
+// Guards: a text of the CLI has escape sequences
 #[tokio::test(start_paused = true)]
 async fn no_escape_sequence_of_the_cli_reaches_an_error_or_an_event() {
     let hang = ToolServer::new("one", "1")

@@ -62,6 +62,7 @@ async fn captured(session: &Session, end: &mut CliEnd, id: &str) {
     tokio::task::yield_now().await;
 }
 
+// Guards: another live session has the conversation
 #[tokio::test(start_paused = true)]
 async fn a_conversation_in_use_is_refused_until_its_session_stops() {
     let mut cli = Cli::new();
@@ -104,6 +105,7 @@ async fn the_claim_follows_the_id_that_the_cli_names() {
     stop(session, end).await;
 }
 
+// Guards: another live session has the conversation
 #[tokio::test(start_paused = true)]
 async fn a_session_that_turns_out_to_have_a_conversation_of_another_one_fails() {
     let mut cli = Cli::new();
@@ -140,6 +142,7 @@ async fn the_claim_survives_a_cli_restart_and_ends_with_the_session() {
     stop(session, end).await;
 }
 
+// Guards: the CLI names a conversation by what is not a UUID
 #[tokio::test(start_paused = true)]
 async fn a_conversation_named_by_no_uuid_ends_the_session() {
     let mut cli = Cli::new();

@@ -176,6 +176,7 @@ async fn a_cli_that_dies_before_it_writes_leaves_a_conversation_to_start() {
     }
 }
 
+// Guards: a conversation to start exists, or one to resume does not
 #[tokio::test(start_paused = true)]
 async fn a_conversation_that_exists_after_all_is_resumed_without_a_crash() {
     let (transport, mut listener) = ScriptedCli::by_hand();
@@ -206,6 +207,7 @@ async fn a_conversation_that_exists_after_all_is_resumed_without_a_crash() {
     stop(session, end).await;
 }
 
+// Guards: a conversation to start exists, or one to resume does not
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_refuses_both_ways_fails_the_start_with_both_reasons() {
     // The policy does not matter: a start never replaces a conversation.
@@ -232,6 +234,7 @@ async fn a_cli_that_refuses_both_ways_fails_the_start_with_both_reasons() {
     }
 }
 
+// Guards: a conversation to start exists, or one to resume does not
 #[tokio::test(start_paused = true)]
 async fn a_conversation_of_another_directory_is_resumed_if_the_cli_can() {
     for found in [false, true] {

@@ -138,6 +138,7 @@ fn is_result(message: &Message) -> bool {
     message.kind() == "result"
 }
 
+// Guards: the store is slow
 #[tokio::test(start_paused = true)]
 async fn a_result_waits_for_the_store_and_nothing_else_does() {
     let (open, gate) = oneshot::channel();
@@ -196,6 +197,7 @@ async fn an_append_that_fails_is_tried_again_after_its_pauses() {
     }
 }
 
+// Guards: the session's store fails, hangs or panics
 #[tokio::test(start_paused = true)]
 async fn what_a_store_refuses_is_told_before_the_result_and_the_session_goes_on() {
     let fail = || Act::Fail("disk full");
@@ -230,6 +232,7 @@ async fn what_a_store_refuses_is_told_before_the_result_and_the_session_goes_on(
     stop(session, end).await;
 }
 
+// Guards: the session's store fails, hangs or panics
 #[tokio::test(start_paused = true)]
 async fn an_append_that_takes_too_long_is_given_up_and_not_tried_again() {
     let (store, mut hear) = Told::new([Act::Hang]);
@@ -304,6 +307,7 @@ async fn a_full_batch_does_not_wait_for_a_result() {
     stop(session, end).await;
 }
 
+// Guards: the store is slow
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_a_slow_store_has_a_bound_and_holds_up_no_control_frame() {
     let (open, gate) = oneshot::channel();
@@ -682,6 +686,7 @@ impl SessionStore for Stuck {
     }
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_switch_ends_a_start_that_waits_for_the_store() {
     let (asked, mut hear) = mpsc::unbounded_channel();
@@ -708,6 +713,7 @@ async fn kill(session: &Session) {
     assert!(begun.elapsed() < Duration::from_millis(50), "{:?}", begun.elapsed());
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_aborts_the_append_and_the_result_behind_it_counts_no_more() {
     let (open, gate) = oneshot::channel();
@@ -729,6 +735,7 @@ async fn a_kill_aborts_the_append_and_the_result_behind_it_counts_no_more() {
     assert!(hear.try_recv().is_err() && store.uuids(&key()).is_empty());
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn an_append_is_not_tried_again_after_a_kill() {
     let (store, mut hear) = Told::new([Act::Fail("busy")]);
@@ -742,6 +749,7 @@ async fn an_append_is_not_tried_again_after_a_kill() {
     assert!(hear.try_recv().is_err() && store.uuids(&key()).is_empty());
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_ends_the_wait_of_a_stop_for_the_store() {
     let (store, mut hear) = Told::new([Act::Hang]);
@@ -838,6 +846,7 @@ async fn the_folder_of_a_session_that_fails_to_start_or_is_dropped_is_removed() 
     assert!(!folder.exists());
 }
 
+// Guards: the session to resume is not there
 #[tokio::test]
 async fn what_the_store_does_not_have_is_said_before_a_cli_is_started() {
     let home = tempfile::tempdir().unwrap();
@@ -862,6 +871,7 @@ async fn what_does_not_go_with_a_store_is_refused() {
     }
 }
 
+// Guards: fenced
 #[tokio::test(start_paused = true)]
 async fn a_message_into_a_turn_is_written_to_no_cli_but_its_own() {
     let (release, released) = oneshot::channel();

@@ -148,6 +148,7 @@ async fn a_structured_result_is_text_for_the_model_and_data_for_others() {
     );
 }
 
+// Guards: a tool returns `Err`
 #[tokio::test]
 async fn errors_and_panics_are_results_that_the_model_reads() {
     let server: ToolServer = ToolServer::new("x", "1")

@@ -32,6 +32,7 @@ const FAILURES: [(&str, &str); 4] = [
     ("late", "did not answer within 300ms"),
 ];
 
+// Guards: a hook that may forbid fails: an error, a panic, its limit, an input that does not fit
 #[tokio::test]
 async fn a_failed_pre_tool_use_hook_keeps_the_call_from_running() {
     let script = FAILURES.iter().fold(Script::new(), |all, _| all.turn(add()).turn(text("fine")));
@@ -59,6 +60,7 @@ async fn a_failed_pre_tool_use_hook_keeps_the_call_from_running() {
     stop(&session).await;
 }
 
+// Guards: a hook that may forbid fails: an error, a panic, its limit, an input that does not fit
 #[tokio::test]
 async fn a_failed_permission_request_hook_denies() {
     let script = FAILURES
@@ -80,6 +82,7 @@ async fn a_failed_permission_request_hook_denies() {
     }
 }
 
+// Guards: a hook that may forbid fails: an error, a panic, its limit, an input that does not fit
 #[tokio::test]
 async fn a_failed_user_prompt_submit_hook_keeps_the_prompt_from_the_model() {
     let Some(stage) = Stage::new(Script::new().otherwise(text("I know now."))).await else { return };
@@ -93,6 +96,8 @@ async fn a_failed_user_prompt_submit_hook_keeps_the_prompt_from_the_model() {
 }
 
 /// A hook that never ran cannot forbid anything by an answer of its own; the CLI blocks because of `onFailure`.
+// Guards: a hook that may forbid fails: an error, a panic, its limit, an input that does not fit
+// Guards: the callbacks' actor ends while a hook or a permission is open
 #[tokio::test]
 async fn a_hook_that_is_refused_at_capacity_keeps_the_call_from_running() {
     let Some(stage) = Stage::new(Script::new().turn(add()).turn(text("fine"))).await else { return };
@@ -122,6 +127,7 @@ async fn a_hook_that_is_refused_at_capacity_keeps_the_call_from_running() {
 }
 
 /// Every open request of the callbacks is answered with an error then.
+// Guards: the callbacks' actor ends while a hook or a permission is open
 #[tokio::test]
 async fn callbacks_that_end_let_nothing_through() {
     for what in ["PreToolUse", "PermissionRequest", "UserPromptSubmit", "permission"] {
@@ -165,6 +171,7 @@ async fn callbacks_that_end_let_nothing_through() {
 /// Longer than the 60 s that hooks of some hosts have by default.
 const REVIEW: Duration = Duration::from_secs(75);
 
+// Guards: a hook that may forbid fails: an error, a panic, its limit, an input that does not fit
 #[tokio::test]
 async fn a_hook_that_takes_75_seconds_denies() {
     let Some(stage) = Stage::new(Script::new().turn(add()).turn(text("fine"))).await else { return };

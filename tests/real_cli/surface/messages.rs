@@ -271,6 +271,7 @@ async fn a_chat_shows_an_answer_while_it_is_written() {
     stop(&session).await;
 }
 
+// Guards: the CLI warns or runs hooks before `start` returns
 #[tokio::test]
 async fn hooks_of_the_start_are_read_after_the_start() {
     let Some(stage) = Stage::new(Script::new().turn(text("Hello."))).await else { return };

@@ -139,6 +139,7 @@ fn has_secret(arguments: &[u8]) -> bool {
     arguments.windows(SECRET.len()).any(|part| part == SECRET.as_bytes())
 }
 
+// Guards: the CLI takes secrets only by arguments
 #[tokio::test]
 async fn what_may_be_secret_is_in_force_and_no_other_user_can_read_it() {
     let Some(arguments) = in_force(Delivery::Initialize).await else { return };

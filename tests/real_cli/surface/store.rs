@@ -187,6 +187,7 @@ async fn a_store_has_all_that_a_killed_cli_has_written() {
     stop(&session).await;
 }
 
+// Guards: the session to resume is not there
 #[tokio::test]
 async fn what_is_to_be_resumed_and_is_not_there_is_named() {
     let Some(stage) = Stage::new(Script::new().turn(text("Fine."))).await else { return };
@@ -212,6 +213,7 @@ async fn what_is_to_be_resumed_and_is_not_there_is_named() {
     }
 }
 
+// Guards: another live session has the conversation
 #[tokio::test]
 async fn a_second_session_on_a_live_conversation_is_refused() {
     let script = Script::new().turn(text("Hello.")).turn(text("I am a fork.")).turn(text("Hello again."));

@@ -88,6 +88,7 @@ async fn reopened(
     (shared, events, opened)
 }
 
+// Guards: one-owner
 #[tokio::test]
 async fn an_old_cli_that_outlives_its_service_is_awaited() {
     let folder = tempfile::tempdir().unwrap();

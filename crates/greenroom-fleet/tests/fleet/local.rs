@@ -24,6 +24,7 @@ async fn refused(path: &std::path::Path) -> (BackendErrorKind, String) {
     (error.kind(), error.to_string().replace(&path.display().to_string(), "FILE"))
 }
 
+// Guards: accepted-is-kept
 #[tokio::test]
 async fn a_reopened_file_has_all_that_was_accepted() {
     let folder = folder();
@@ -50,6 +51,7 @@ async fn a_reopened_file_has_all_that_was_accepted() {
     ));
 }
 
+// Guards: one-owner
 #[tokio::test]
 async fn names_of_an_earlier_process_are_recovered_at_once() {
     let folder = folder();

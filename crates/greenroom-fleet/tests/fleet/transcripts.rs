@@ -63,6 +63,7 @@ impl Stage {
     }
 }
 
+// Guards: remembered
 #[tokio::test(start_paused = true)]
 async fn a_conversation_goes_on_with_its_memory_on_another_host() {
     let stage = Stage::new();
@@ -84,6 +85,7 @@ async fn a_conversation_goes_on_with_its_memory_on_another_host() {
     assert_eq!(stage.stored("a").await, ["green", "which?", "again?"]);
 }
 
+// Guards: one-owner
 #[tokio::test(start_paused = true)]
 async fn an_append_of_an_earlier_owner_writes_nothing_and_fences_it() {
     let stage = Stage::new();
@@ -124,6 +126,7 @@ async fn a_folder_of_an_earlier_term_is_not_read_and_is_removed() {
     assert!(!earlier.exists());
 }
 
+// Guards: remembered
 #[tokio::test(start_paused = true)]
 async fn a_turn_whose_entries_are_lost_says_so_and_its_name_is_quarantined() {
     let stage = Stage::new();
@@ -140,6 +143,7 @@ async fn a_turn_whose_entries_are_lost_says_so_and_its_name_is_quarantined() {
     );
 }
 
+// Guards: remembered
 #[tokio::test(start_paused = true)]
 async fn nothing_is_stored_behind_a_lost_entry() {
     let stage = Stage::new();

@@ -134,11 +134,7 @@ fn restart() -> impl Strategy<Value = Restart> {
 }
 
 fn target() -> impl Strategy<Value = Target> {
-    prop_oneof![
-        Just(Target::Admission),
-        name().prop_map(Target::Name),
-        name().prop_map(Target::Name),
-    ]
+    prop_oneof![Just(Target::Admission), name().prop_map(Target::Name), name().prop_map(Target::Name),]
 }
 
 fn op() -> impl Strategy<Value = Op> {

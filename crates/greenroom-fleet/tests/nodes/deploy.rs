@@ -69,6 +69,7 @@ impl Load {
     }
 }
 
+// Guards: drain-bounded
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_deploy_refuses_and_interrupts_nothing() {
     let Some(server) = Server::of_its_own() else { return };

@@ -224,6 +224,7 @@ async fn a_commit_whose_future_is_dropped_is_carried_out_and_told() {
     assert!(backend.prompt_record(prompt).await.unwrap().is_some());
 }
 
+// Guards: accepted-is-kept
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_server_loses_no_prompt_that_was_accepted() {
     let Some(server) = Server::of_its_own() else { return };

@@ -253,6 +253,7 @@ async fn rows(connection: &mut PgConnection, schema: &str) -> Vec<(Vec<u8>, Vec<
     sqlx::query_as(&all).fetch_all(connection).await.unwrap()
 }
 
+// Guards: one-owner
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_stopped_anywhere_holds_up_nobody_and_writes_nothing_when_it_wakes() {
     let Some(address) = server::address() else { return };

@@ -1,3 +1,6 @@
+// Guards: answered-once
+// Guards: fenced
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tracing_subscriber::layer::SubscriberExt;

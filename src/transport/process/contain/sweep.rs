@@ -202,6 +202,7 @@ fn round(open: &mut Vec<Sweep>) {
     }
 }
 
+// Guards: a killed process of a CLI does not end within `timeouts.reap`
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt;

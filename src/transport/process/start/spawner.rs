@@ -208,6 +208,7 @@ fn panicked(what: &str) -> Error {
         .with_help("report it with the message of the panic")
 }
 
+// Guards: the start of a CLI hangs in the system, on a disk that is out of reach
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

@@ -1,6 +1,11 @@
 //! Real processes in real time. Tests wait for events only: a line, an exit, or the end of a pipe, which comes when all
 //! processes that hold the pipe have ended.
 
+// Guards: no-orphans
+// Guards: the host is stopped, or hangs, past the deadline of a session's watchdog
+// Guards: no control group can be made
+// Guards: the host is killed and started again at once
+
 #![allow(clippy::disallowed_methods, reason = "helpers and hosts are started without the code under test")]
 
 mod ends;

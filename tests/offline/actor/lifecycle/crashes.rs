@@ -2,6 +2,7 @@
 
 use super::*;
 
+// Guards: ended-once
 #[tokio::test(start_paused = true)]
 async fn a_crash_ends_the_turn_and_what_waits_is_sent_once_to_the_next_cli() {
     let (session, mut end, mut listener) = start_by_hand(restarts(5)).await;
@@ -39,6 +40,7 @@ async fn a_crash_ends_the_turn_and_what_waits_is_sent_once_to_the_next_cli() {
     stop(session, end).await;
 }
 
+// Guards: ended-once
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_no_cli_began_with_is_sent_again_once() {
     let (session, mut end, mut listener) = start_by_hand(restarts(5)).await;
@@ -129,6 +131,7 @@ async fn a_result_that_cannot_be_read_ends_the_turn_all_the_same() {
     stop(session, end).await;
 }
 
+// Guards: resumed
 #[tokio::test(start_paused = true)]
 async fn the_conversation_that_was_named_last_is_resumed() {
     const FORK: &str = "aa9f0c5e-1f8c-4d39-9d0e-6a2f7f0b3c01";
@@ -189,6 +192,7 @@ async fn a_prompt_of_the_time_between_two_clis_waits_for_the_next() {
     stop(session, end).await;
 }
 
+// Guards: resumed
 #[tokio::test(start_paused = true)]
 async fn restart_backoff_doubles_to_its_maximum_and_is_reset_by_the_period() {
     let (min, max) = (Duration::from_millis(200), Duration::from_secs(1));
@@ -224,6 +228,7 @@ async fn restart_backoff_doubles_to_its_maximum_and_is_reset_by_the_period() {
     stop(session, end).await;
 }
 
+// Guards: resumed
 #[tokio::test(start_paused = true)]
 async fn more_crashes_than_allowed_end_the_session_and_every_turn() {
     let (session, mut end, mut listener) = start_by_hand(restarts(1)).await;
@@ -259,6 +264,7 @@ async fn more_crashes_than_allowed_end_the_session_and_every_turn() {
     assert_eq!(session.stop().await.unwrap_err().kind(), ErrorKind::SessionFailed);
 }
 
+// Guards: the CLI exits with a failure right after an error result
 #[tokio::test(start_paused = true)]
 async fn an_exit_after_an_error_result_counts_as_no_crash() {
     let (session, mut end, mut listener) = start_by_hand(restarts(0)).await;
@@ -299,6 +305,7 @@ async fn a_failed_resume_ends_the_session_with_the_text_of_the_cli() {
     assert!(matches!(outcome(&mut turn).await, Outcome::NotStarted { .. }));
 }
 
+// Guards: the CLI exits, is killed, closes stdout, stops reading stdin
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_closes_its_stdout_is_ended_and_restarted() {
     let (session, mut end, mut listener) = start_by_hand(restarts(1)).await;
@@ -366,6 +373,7 @@ async fn the_cause_of_a_failed_read_of_stdout_is_told() {
     stop(session, end).await;
 }
 
+// Guards: fenced
 #[tokio::test(start_paused = true)]
 async fn a_prompt_to_a_cli_that_is_ending_is_sent_to_the_next_one() {
     let (session, mut end, mut listener) = start_by_hand(restarts(5)).await;

@@ -43,6 +43,7 @@ fn hanging() -> (ToolServer, Arc<AtomicBool>) {
     (server, gone)
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_ends_the_turn_the_cli_and_the_handlers_without_waiting() {
     let (server, gone) = hanging();
@@ -68,6 +69,7 @@ async fn a_kill_ends_the_turn_the_cli_and_the_handlers_without_waiting() {
     assert_eq!(names(&rest(&mut events).await), ["session_captured", "stopping", "stopped"]);
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_result_that_comes_after_the_kill_completes_nothing() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
@@ -85,6 +87,7 @@ async fn a_result_that_comes_after_the_kill_completes_nothing() {
     ));
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_ends_a_cli_in_its_handshake() {
     let (session, end, mut listener) = start_by_hand(restarts(5)).await;
@@ -96,6 +99,7 @@ async fn a_kill_ends_a_cli_in_its_handshake() {
     assert!(within(SOON, listener.try_accept()).await.is_none(), "a CLI was started after the kill");
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_during_the_backoff_starts_no_cli() {
     let (session, end, mut listener) = start_by_hand(builder()).await;
@@ -111,6 +115,7 @@ async fn a_kill_during_the_backoff_starts_no_cli() {
     assert!(within(SOON, listener.try_accept()).await.is_none(), "a CLI was started after the kill");
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_shortens_a_stop_at_each_of_its_steps() {
     // By default the drain ends after 5 s, the CLI gets SIGTERM 5 s later and SIGKILL 5 s after that, and then the
@@ -153,6 +158,7 @@ async fn a_kill_overtakes_a_stop_that_the_session_has_not_seen_yet() {
     assert!(matches!(outcome(&mut turn).await, Outcome::Interrupted { by: InterruptedBy::Stop, .. }));
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_ends_the_grace_time_of_handlers_of_a_stop() {
     let (server, gone) = hanging();
@@ -175,6 +181,7 @@ async fn a_kill_ends_the_grace_time_of_handlers_of_a_stop() {
     assert!(gone.load(Ordering::Acquire));
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_survives_sigkill_delays_a_kill_at_most_to_its_bound() {
     let (session, end, _listener) = start_by_hand(builder()).await;
@@ -226,6 +233,7 @@ async fn in_handshake(
     (starting, end, listener)
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_switch_ends_a_session_that_is_being_started() {
     let mut builder = restarts(5);
@@ -240,6 +248,7 @@ async fn a_kill_switch_ends_a_session_that_is_being_started() {
     assert!(within(SOON, listener.try_accept()).await.is_none(), "it was started again");
 }
 
+// Guards: the owner of the session is fenced, and calls `kill`
 #[tokio::test(start_paused = true)]
 async fn a_kill_switch_ends_a_session_whose_start_was_given_up() {
     let mut builder = builder();

@@ -119,6 +119,7 @@ async fn a_turn_that_the_cli_gave_up_fails_with_what_it_said() {
     stop(session, end).await;
 }
 
+// Guards: control-first
 #[tokio::test(start_paused = true)]
 async fn unread_messages_end_the_turn_at_their_bound_and_nothing_else() {
     let builder = builder().configure(|options| {
@@ -148,6 +149,7 @@ async fn unread_messages_end_the_turn_at_their_bound_and_nothing_else() {
     stop(session, end).await;
 }
 
+// Guards: control-first
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_holds_up_no_call_and_loses_nothing() {
     let server = ToolServer::new("calc", "1").tool("ping", "Answer", async |_: NoArgs| "pong");

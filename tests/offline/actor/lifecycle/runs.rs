@@ -106,6 +106,7 @@ async fn ends(session: &Session, end: CliEnd) -> Duration {
     begun.elapsed()
 }
 
+// Guards: the session is idle for `timeouts.idle`
 #[tokio::test(start_paused = true)]
 async fn a_session_stops_when_it_was_idle_for_its_limit() {
     let (session, mut end, _listener) = start_by_hand(stops_when_idle()).await;
@@ -137,6 +138,7 @@ async fn a_session_without_any_prompt_stops_when_it_was_idle_for_its_limit() {
     );
 }
 
+// Guards: the session is idle for `timeouts.idle`
 #[tokio::test(start_paused = true)]
 async fn a_turn_and_background_work_keep_a_session_from_being_idle() {
     let (session, mut end, _listener) = start_by_hand(stops_when_idle()).await;
@@ -158,6 +160,7 @@ async fn a_turn_and_background_work_keep_a_session_from_being_idle() {
 }
 
 /// The prompt comes at the very moment at which the limit ends: it runs, or is refused, and is never given back.
+// Guards: the session is idle for `timeouts.idle`
 #[tokio::test(start_paused = true)]
 async fn a_prompt_at_the_end_of_the_idle_limit_runs_or_is_refused() {
     let (mut ran, mut refused) = (0, 0);

@@ -94,6 +94,7 @@ impl Process for LeavingProcess {
     }
 }
 
+// Guards: a killed process of a CLI does not end within `timeouts.reap`
 #[tokio::test(start_paused = true)]
 async fn stop_names_processes_that_could_not_be_ended() {
     let runs = Arc::new(AtomicBool::new(true));
@@ -117,6 +118,7 @@ async fn stop_names_processes_that_could_not_be_ended() {
     session.stop().await.unwrap();
 }
 
+// Guards: a killed process of a CLI does not end within `timeouts.reap`
 #[tokio::test(start_paused = true)]
 async fn stop_does_not_name_a_process_that_has_ended_since() {
     let runs = Arc::new(AtomicBool::new(true));
@@ -128,6 +130,7 @@ async fn stop_does_not_name_a_process_that_has_ended_since() {
     within(SOON, session.stop()).await.unwrap();
 }
 
+// Guards: a killed process of a CLI does not end within `timeouts.reap`
 #[tokio::test(start_paused = true)]
 async fn stop_says_so_if_nobody_knows_whether_a_process_is_left() {
     let (session, mut end) = LeavingProcess::session(None).await;
@@ -176,6 +179,7 @@ async fn a_start_that_is_given_up_takes_its_cli_along() {
     assert!(within(SOON, listener.try_accept()).await.is_none());
 }
 
+// Guards: ended-once
 #[tokio::test(start_paused = true)]
 async fn stop_lets_the_turn_end_and_gives_back_what_was_not_sent() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
@@ -245,6 +249,7 @@ async fn stop_ends_a_turn_that_does_not_end_in_time() {
     ));
 }
 
+// Guards: no-orphans
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_ignores_everything_is_asked_then_killed_within_the_bound() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
@@ -270,6 +275,7 @@ async fn a_cli_that_ignores_everything_is_asked_then_killed_within_the_bound() {
     stopped.unwrap();
 }
 
+// Guards: no-orphans
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_survives_sigkill_delays_stop_at_most_to_the_bound() {
     let hang = ToolServer::new("calc", "1")
@@ -355,6 +361,7 @@ async fn a_turn_outlives_the_handles_and_says_how_it_ended() {
     assert!(matches!(ended.unwrap(), Outcome::Interrupted { by: InterruptedBy::Stop, .. }));
 }
 
+// Guards: cancelled-reaches
 #[tokio::test(start_paused = true)]
 async fn a_stop_answers_the_calls_in_flight_before_it_closes_stdin() {
     let hang = ToolServer::new("calc", "1")
@@ -373,6 +380,7 @@ async fn a_stop_answers_the_calls_in_flight_before_it_closes_stdin() {
     stopped.unwrap();
 }
 
+// Guards: no-orphans
 #[tokio::test(start_paused = true)]
 async fn a_restart_that_comes_due_while_the_session_stops_starts_no_cli() {
     let hang = ToolServer::new("calc", "1")

@@ -43,6 +43,7 @@ async fn call_by_line(end: &mut CliEnd, params: &str) -> Value {
     fast
 }
 
+// Guards: parameters of MCP in a list, or `_meta` of another type
 #[tokio::test(start_paused = true)]
 async fn meta_fields_of_another_type_are_ignored() {
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server())).await;
@@ -66,6 +67,7 @@ async fn meta_fields_of_another_type_are_ignored() {
     stop(session, end).await;
 }
 
+// Guards: parameters of MCP in a list, or `_meta` of another type
 #[tokio::test(start_paused = true)]
 async fn parameters_by_position_are_refused() {
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server())).await;

@@ -94,6 +94,7 @@ struct Stage {
     _listener: greenroom::testkit::ScriptedListener,
 }
 
+// Guards: the handler of a resource panics, hangs or is cancelled
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_answered_told_and_harms_nobody() {
     let Stage { session, mut end, .. } = start(|builder| builder).await;
@@ -117,6 +118,7 @@ async fn a_panic_is_answered_told_and_harms_nobody() {
     stop(session, end).await;
 }
 
+// Guards: the handler of a resource panics, hangs or is cancelled
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_hangs_delays_nobody_and_its_limit_answers_for_it() {
     let Stage { session, mut end, mut heard, .. } =
@@ -142,6 +144,7 @@ async fn a_handler_that_hangs_delays_nobody_and_its_limit_answers_for_it() {
     stop(session, end).await;
 }
 
+// Guards: the handler of a resource panics, hangs or is cancelled
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_request_is_answered_once_and_its_handler_is_told() {
     let Stage { session, mut end, mut heard, .. } = start(|builder| builder).await;

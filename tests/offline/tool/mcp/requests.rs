@@ -44,6 +44,7 @@ fn answers_with(end: &mut CliEnd, request: &Value, mut response: Value) -> Strin
     end.mcp("asker", response)
 }
 
+// Guards: the CLI does not answer a request of a server, refuses it, or ends
 #[tokio::test(start_paused = true)]
 async fn an_answer_and_a_refusal_come_back_to_the_one_who_asked() {
     let (server, mut outcome) = asking();
@@ -87,6 +88,7 @@ async fn a_request_with_the_id_of_one_of_ours_is_a_request_all_the_same() {
     stop(session, end).await;
 }
 
+// Guards: the CLI does not answer a request of a server, refuses it, or ends
 #[tokio::test(start_paused = true)]
 async fn a_request_ends_with_its_limit_and_the_cli_is_told() {
     let (server, mut outcome) = asking();
@@ -119,6 +121,7 @@ async fn a_request_ends_with_the_call_that_asked() {
     stop(session, end).await;
 }
 
+// Guards: the CLI does not answer a request of a server, refuses it, or ends
 #[tokio::test(start_paused = true)]
 async fn a_request_ends_with_its_server_and_with_its_cli() {
     let (server, mut outcome) = asking();

@@ -19,6 +19,7 @@ fn order() -> Value {
     })
 }
 
+// Guards: arguments that do not fit
 #[tokio::test]
 async fn arguments_that_violate_the_schema_name_every_path_in_the_result() {
     let server = ToolServer::new("shop", "1.0.0").add_tool(ToolDef::<()>::raw(

@@ -71,6 +71,7 @@ fn session(name: &str) -> Vec<Message> {
     lines.iter().map(|line| Message::parse(line).unwrap()).collect()
 }
 
+// Guards: lossless
 #[test]
 fn every_line_of_recorded_sessions_is_known_and_comes_back_unchanged() {
     let mut lines_seen = 0;
@@ -156,6 +157,7 @@ fn the_earlier_cost_of_a_resumed_conversation_does_not_count() {
     assert_eq!(costs(&[(1.0, Some(1.0)), (3.0, Some(0.5))]), (3.0, 24));
 }
 
+// Guards: lossless
 #[test]
 fn deltas_of_a_recorded_session_add_up_to_its_messages() {
     for (name, _) in recorded() {
@@ -267,6 +269,7 @@ fn notice(content: &str) -> Value {
     json!({ "type": "system", "subtype": "informational", "level": "warning", "content": content })
 }
 
+// Guards: the CLI warns or runs hooks before `start` returns
 #[tokio::test(start_paused = true)]
 async fn messages_before_the_first_prompt_reach_the_first_subscriber() {
     let (transport, mut listener) = ScriptedCli::by_hand();
@@ -294,6 +297,7 @@ async fn messages_before_the_first_prompt_reach_the_first_subscriber() {
     stop(session, end).await;
 }
 
+// Guards: the CLI warns or runs hooks before `start` returns
 #[tokio::test(start_paused = true)]
 async fn early_messages_are_bounded_and_end_with_the_first_prompt() {
     let bound =

@@ -169,6 +169,7 @@ fn any_object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<
 }
 
 proptest! {
+    // Guards: lossless
     #[test]
     fn any_object_with_a_type_round_trips(
         kind in prop_oneof![any_word(), ".{0,6}"],

@@ -84,6 +84,7 @@ fn samples() -> Vec<Value> {
     samples
 }
 
+// Guards: lossless
 #[test]
 fn every_message_of_the_protocol_is_typed_and_round_trips() {
     for sample in samples() {

@@ -95,6 +95,7 @@ fn a_thousand_prompts_of_one_name_delay_another_tenant_by_one_grant() {
     }
 }
 
+// Guards: fair
 #[test]
 fn prompts_of_a_thousand_names_delay_another_tenant_by_one_grant() {
     for weight in ["a", "heavy"] {
@@ -160,6 +161,7 @@ fn a_tenant_that_is_passed_over_saves_no_credit() {
     assert_eq!(stage.orders(), "activate u1");
 }
 
+// Guards: fair
 #[test]
 fn weights_of_two_to_one_give_two_turns_to_one() {
     for (live, shape) in [(1, 1), (2, 2), (3, 5), (4, 1)] {

@@ -313,6 +313,7 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
+    // Guards: capped
     #[test]
     fn bounds_hold_and_every_request_is_served_whatever_happens(
         live in 1_usize..6,

@@ -2,6 +2,7 @@
 
 use super::{AdmissionMessage, Stage, name};
 
+// Guards: capped
 #[test]
 fn holders_never_exceed_live_until_a_slot_is_freed() {
     let mut stage = Stage::new(2);

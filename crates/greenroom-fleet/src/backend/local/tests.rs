@@ -58,6 +58,7 @@ async fn after_a_power_cut_all_that_was_accepted_is_there() {
     }
 }
 
+// Guards: crash-safe
 #[tokio::test]
 async fn a_power_cut_at_any_write_leaves_a_file_that_opens_with_whole_requests() {
     // Each round cuts the power one write later, until a round is over before the cut.
@@ -104,6 +105,7 @@ async fn a_power_cut_while_the_file_grows_leaves_a_file_that_opens() {
     panic!("the file has not grown");
 }
 
+// Guards: crash-safe
 #[tokio::test]
 async fn a_full_disk_is_told_and_the_repeated_request_is_carried_out_once() {
     let disk = SimulatedDisk::new();
@@ -123,6 +125,7 @@ async fn a_full_disk_is_told_and_the_repeated_request_is_carried_out_once() {
     assert_eq!(backend.queued().await.unwrap(), 2);
 }
 
+// Guards: isolated
 #[tokio::test]
 async fn a_row_that_cannot_be_read_harms_its_own_requests_alone() {
     let disk = SimulatedDisk::new();
@@ -237,6 +240,7 @@ fn a_file_that_is_gone_after_an_error_is_not_created_again() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+// Guards: isolated
 #[tokio::test]
 async fn long_reads_delay_no_commit_and_no_short_read() {
     let backend = LocalBackend::on_disk(&SimulatedDisk::new()).await.unwrap();

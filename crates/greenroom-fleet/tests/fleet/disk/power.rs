@@ -276,6 +276,7 @@ fn nothing_was_read_twice(life: &Life) {
     }
 }
 
+// Guards: crash-safe
 #[test]
 fn a_power_cut_between_any_two_commits_loses_nothing_that_was_told() {
     let life = first_life();

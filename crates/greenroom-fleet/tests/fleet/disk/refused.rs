@@ -73,6 +73,7 @@ fn write_row(path: &Path, key: &[u8], value: &[u8]) {
     write.commit().unwrap();
 }
 
+// Guards: crash-safe
 #[tokio::test]
 async fn a_file_of_another_version_is_refused_and_kept_byte_for_byte() {
     let ended = Ended::new().await;

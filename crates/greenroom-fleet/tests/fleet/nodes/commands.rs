@@ -39,6 +39,7 @@ async fn an_interrupt_from_another_node_ends_the_turn_once() {
     }
 }
 
+// Guards: never-run-twice
 #[tokio::test(start_paused = true)]
 async fn a_late_interrupt_from_another_node_hits_no_later_turn() {
     let world = World::new();
@@ -119,6 +120,7 @@ async fn an_owner_that_takes_no_command_is_silent_and_nothing_is_done() {
     assert!(by_user(&outcome(turn).await));
 }
 
+// Guards: never-run-twice
 #[tokio::test(start_paused = true)]
 async fn a_command_whose_replies_are_lost_is_carried_out_once() {
     for method in ["put_command", "take_command", "finish_command", "command"] {

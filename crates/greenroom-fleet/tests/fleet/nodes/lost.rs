@@ -44,6 +44,7 @@ async fn names_of_a_killed_node_run_elsewhere_soon_after_its_lease() {
     world.clis.most_live();
 }
 
+// Guards: one-owner
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_cut_off_ends_its_clis_before_others_start_theirs() {
     let world = World::new();

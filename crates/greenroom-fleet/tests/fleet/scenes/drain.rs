@@ -35,6 +35,7 @@ async fn a_running_turn_may_end_while_the_fleet_drains() {
     assert_eq!(record.state, PromptState::Queued, "what is queued stays");
 }
 
+// Guards: drain-bounded
 #[tokio::test(start_paused = true)]
 async fn a_turn_longer_than_the_drain_is_cut_off_and_goes_on_with_its_continuation() {
     let world = World::new();
@@ -109,6 +110,7 @@ async fn the_earliest_deadline_of_two_drains_counts() {
     }
 }
 
+// Guards: drain-bounded
 #[tokio::test(start_paused = true)]
 async fn a_drain_keeps_its_deadline_whatever_hangs() {
     for method in ["claim", "begin", "append", "finish", "release", "leave", "record_process", "renew"] {

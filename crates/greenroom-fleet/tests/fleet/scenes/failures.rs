@@ -94,6 +94,7 @@ async fn failures_that_lie_apart_do_not_quarantine() {
     assert_eq!(outcome(turn).await.text(), Some("re: one"));
 }
 
+// Guards: isolated
 #[tokio::test(start_paused = true)]
 async fn a_crash_loop_of_one_name_delays_no_other() {
     let world = World::new();
@@ -209,6 +210,7 @@ async fn a_fault_of_a_name_lets_its_turn_end_and_its_prompts_run() {
     assert_eq!((world.clis.starts_of("a"), world.clis.most_live()), (2, 1));
 }
 
+// Guards: accepted-is-kept
 #[tokio::test(start_paused = true)]
 async fn a_fault_of_a_name_in_each_stage_costs_no_prompt() {
     for delay in 0..12 {

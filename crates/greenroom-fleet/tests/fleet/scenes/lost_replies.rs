@@ -51,6 +51,7 @@ lost_replies! {
     a_process_record_whose_reply_is_lost_is_repeated: "record_process", Fault::LoseReply;
 }
 
+// Guards: accepted-is-kept
 #[tokio::test(start_paused = true)]
 async fn an_accept_without_any_reply_is_unknown_and_its_key_finds_it() {
     let world = World::new();
@@ -161,6 +162,7 @@ killed! {
     a_process_killed_after_a_finish_has_its_outcome: "finish", Fault::HangReply;
 }
 
+// Guards: one-owner
 #[tokio::test(start_paused = true)]
 async fn no_cli_starts_before_its_activation_is_recorded() {
     let world = World::new();

@@ -25,6 +25,7 @@ fn keyed(text: &str) -> FleetPrompt {
     FleetPrompt::new(text).key("k")
 }
 
+// Guards: never-run-twice
 #[tokio::test(start_paused = true)]
 async fn a_key_sent_twice_is_one_turn() {
     let world = World::new();
@@ -254,6 +255,7 @@ async fn an_interrupt_ends_its_turn_and_no_other() {
     assert!(!in_time("an idle interrupt", a.interrupt()).await.unwrap());
 }
 
+// Guards: never-run-twice
 #[tokio::test(start_paused = true)]
 async fn a_turn_of_a_lost_owner_ends_as_interrupted_or_goes_on_with_its_continuation() {
     let world = World::new();
@@ -343,6 +345,7 @@ async fn a_turn_can_be_read_by_its_id_and_an_unknown_id_is_an_error() {
     assert!(unknown.next().await.is_none());
 }
 
+// Guards: fair
 #[tokio::test(start_paused = true)]
 async fn names_of_a_tenant_start_in_the_order_in_which_their_prompts_were_accepted() {
     // Prompts of one millisecond have any order.

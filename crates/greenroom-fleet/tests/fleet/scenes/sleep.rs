@@ -111,6 +111,7 @@ async fn a_session_that_asks_for_its_next_turn_yields_its_slot_to_an_earlier_req
     assert_eq!(world.clis.most_live(), 1);
 }
 
+// Guards: capped
 #[tokio::test(start_paused = true)]
 async fn six_names_take_turns_on_two_slots_and_remember() {
     let world = World::new();

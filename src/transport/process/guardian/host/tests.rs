@@ -1,5 +1,7 @@
 //! The guardian ends the groups of a host that has ended. Each test plays the host, which to the guardian is a pipe.
 
+// Guards: no-orphans
+
 #![allow(clippy::disallowed_methods, reason = "the groups are started without the code under test")]
 
 use std::io::Read;

@@ -127,6 +127,7 @@ fn requests(nodes: &[SimulatedNode]) -> BTreeMap<&'static str, u64> {
     kinds.into_iter().map(|kind| (kind, sum(kind))).collect()
 }
 
+// Guards: isolated
 #[tokio::test(start_paused = true)]
 async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
     let set =
