@@ -8,7 +8,7 @@
 //! with `ReadMcpResourceTool`; it can also read the URI of a template, although templates are not listed. Bytes are
 //! saved to a file whose path the model reads.
 //!
-//! A `ToolServer` has no prompts, completion and subscriptions of MCP, because the CLI asks in-process servers for none
+//! A `ToolServer` has no prompts, completion or subscriptions of MCP, because the CLI asks in-process servers for none
 //! of them. With the feature `rmcp` you can mount a handler of the crate `rmcp`, which may offer all of MCP.
 //!
 //! ```

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::bless::check_or_bless;
 use crate::fields::field_rows;
-use crate::table::{Row, file, rows};
+use crate::table::{Row, rows};
 
 const PAGE: &str = "tests/coverage/table.md";
 

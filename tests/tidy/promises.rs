@@ -25,9 +25,14 @@ fn guards(folders: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         for (at, line) in lines.iter().enumerate() {
             let Some(row) = line.strip_prefix("// Guards: ") else { continue };
-            let below = lines[at..].iter().find(|line| !line.starts_with("//") && !line.starts_with("#["));
-            let test = below.and_then(|line| line.trim_start_matches("async ").strip_prefix("fn "));
+            let mut below = lines[at..].iter().skip_while(|line| line.starts_with("//")).peekable();
+            let mut is_test = false;
+            while let Some(attribute) = below.next_if(|line| line.starts_with("#[")) {
+                is_test |= attribute.contains("test");
+            }
+            let test = below.next().and_then(|line| line.trim_start_matches("async ").strip_prefix("fn "));
             let test = test.and_then(|test| test.split('(').next());
+            assert!(is_test || test.is_none(), "{path}: `{test:?}` guards a promise and is no test");
             let guard = test.map_or_else(|| format!("`{path}.rs`"), |test| format!("`{place}::{test}`"));
             guards.entry(row.to_owned()).or_default().insert(guard);
         }

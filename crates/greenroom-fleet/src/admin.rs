@@ -123,7 +123,7 @@ impl Admin {
     /// # Errors
     /// The backend's.
     pub async fn stuck(&self, after: Option<Name>, limit: usize) -> Result<Vec<NameRecord>, BackendError> {
-        self.backend.stuck_names(Page { after, limit }).await
+        self.backend.stuck_names(Page { after, limit: limit.max(1) }).await
     }
 
     /// Removes prompts that ended longer ago than `age`, with their outcomes, messages and keys: `most` of them at most. Returns

@@ -23,7 +23,10 @@ impl Decision {
     /// The answer that decided. `None`: nobody answered, or this version cannot read the answer.
     pub fn answer(&self) -> Option<QuestionAnswer> {
         match self {
-            Self::Answered { answer, .. } => serde_json::from_value(answer.clone()).ok(),
+            Self::Answered { answer, attempt, .. } => {
+                let answer: QuestionAnswer = serde_json::from_value(answer.clone()).ok()?;
+                Some(answer.attempt(*attempt))
+            }
             Self::Expired { .. } => None,
         }
     }

@@ -60,7 +60,8 @@ pub struct NameRecord {
     pub state: NameState,
     /// Prompts that wait.
     pub queued: u32,
-    /// Reminders that have become ready. With it the record changes with the queue, which no commit expects because it is a range.
+    /// Reminders that have become ready. Counted so that the record changes when a reminder joins the queue: commits expect the record,
+    /// and not the range of the queue.
     pub(crate) ripened: u64,
     /// Its place in the list of names that can run: the order of its first prompt that may begin. `None`: it cannot run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -299,7 +300,7 @@ pub struct NodeRecord {
     pub lease_until: Timestamp,
     /// Names that the node owns.
     pub owns: u32,
-    /// Sessions that the node can have live at a time: its `limits.live`. Zero for a node of a version that did not tell.
+    /// Sessions that the node can have live at a time: its `limits.live`.
     pub capacity: u32,
     /// An operator has asked the node to drain.
     pub asked_to_drain: bool,

@@ -586,7 +586,7 @@ fn control_request(request_id: &str, body: &Value) -> Value {
     json!({ "type": "control_request", "request_id": request_id, "request": body })
 }
 
-// Guards: a request is listed as pending and was live, or was answered
+// Guards: the CLI lists a request as pending that is open or was answered
 #[tokio::test(start_paused = true)]
 async fn what_the_cli_lists_as_pending_is_asked_once() {
     let (told, mut asked) = mpsc::unbounded_channel();

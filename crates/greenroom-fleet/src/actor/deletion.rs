@@ -4,7 +4,7 @@
 //!  backend: delete ──► marked ──► its old processes are gone ──► files and transcripts are removed ──► backend: deleted ──► (gone)
 //!                        │ ▲
 //!                        ▼ │ a process does not end, files cannot be removed, or the service ends
-//!                      stays marked: the keeper tries again, and the next opening
+//!                      stays marked: the keeper and the next opening try again
 //! ```
 //!
 //! A marked name takes no prompts and no owner, so its files belong to the deletion alone. Each step can be repeated.
@@ -80,7 +80,7 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
 pub(crate) struct Stuck(HashMap<Name, (Instant, Duration)>);
 
 impl Stuck {
-    /// Goes on with `count` marked names that have not failed before, and then with those whose next try has come. A name that fails waits for its next try, and delays no other name.
+    /// Goes on with `count` marked names that have not failed before, and then with those whose next try has come. A name that fails waits for its next try; the others go on meanwhile.
     ///
     /// # Errors
     /// An unavailable backend. A name that cannot be read, or whose files cannot be removed or are in use, is no error.
@@ -99,7 +99,10 @@ impl Stuck {
             if at <= Instant::now() {
                 match resume(shared, &name).await {
                     Ok(()) => continue,
-                    Err(FleetError::Backend(error)) if error.is_unavailable() => return Err(error),
+                    Err(FleetError::Backend(error)) if error.is_unavailable() => {
+                        self.0.extend(before);
+                        return Err(error);
+                    }
                     Err(_) => pause = (pause * 2).clamp(SHORTEST, LONGEST),
                 }
                 at = Instant::now() + pause;

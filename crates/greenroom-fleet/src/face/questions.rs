@@ -8,6 +8,9 @@ use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, misfit};
 use crate::record::QuestionRecord;
 use crate::request::Answered;
 
+/// The fewest questions that are read for a query of a tenant or a session, and twice as many each time that these were too few.
+const READ: usize = 256;
+
 impl Fleet {
     /// Lists open questions, the nearest deadline first.
     ///
@@ -57,9 +60,17 @@ impl Fleet {
     pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, FleetError> {
         let limit = query.limit.unwrap_or(100);
         // The backend lists the questions of all sessions.
-        let most = if query.is_narrow() { usize::MAX } else { limit };
-        let records = self.handle.shared.ask(|backend| backend.open_questions(most)).await?;
-        Ok(records.into_iter().filter(|question| query.fits(question)).take(limit).collect())
+        let mut most = if query.is_narrow() { limit.max(READ) } else { limit };
+        loop {
+            let records = self.handle.shared.ask(|backend| backend.open_questions(most)).await?;
+            let is_all = records.len() < most || !query.is_narrow();
+            let found: Vec<_> =
+                records.into_iter().filter(|question| query.fits(question)).take(limit).collect();
+            if is_all || found.len() == limit {
+                return Ok(found);
+            }
+            most = most.saturating_mul(2);
+        }
     }
 
     /// Answers a question. The first answer before the deadline decides.

@@ -92,14 +92,14 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     let removed = match found(fs::symlink_metadata(path))? {
         None => return Ok(()),
         Some(other) if !other.is_dir() => fs::remove_file(path),
-        Some(_) => fs::remove_dir_all(path).or_else(|error| match error.kind() {
+        Some(_) => match fs::remove_dir_all(path) {
             // Folders without the right to write in them, such as those of Go's module cache.
-            io::ErrorKind::PermissionDenied => {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 make_removable(path)?;
                 fs::remove_dir_all(path)
             }
-            _ => Err(error),
-        }),
+            removed => removed,
+        },
     };
     found(removed).map(drop)
 }

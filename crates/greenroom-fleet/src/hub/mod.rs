@@ -87,17 +87,19 @@ impl Hub {
 impl Feed {
     /// Shows messages to the readers, in order. Nothing is kept without readers.
     pub(crate) fn show(&self, messages: impl IntoIterator<Item = LiveMessage>) {
-        lock(&self.turns).entry(self.prompt).or_default().show(messages);
+        let changed = lock(&self.turns).entry(self.prompt).or_default().show(messages);
+        changed.notify_waiters();
     }
 }
 
 impl Drop for Feed {
     /// Tells the readers that the turn goes on elsewhere, or has its outcome soon.
     fn drop(&mut self) {
-        leave(&self.turns, self.prompt, |audience| {
+        let changed = leave(&self.turns, self.prompt, |audience| {
             audience.feeds -= 1;
-            audience.look();
+            audience.look()
         });
+        changed.inspect(|changed| changed.notify_waiters());
     }
 }
 
@@ -124,33 +126,38 @@ impl Drop for Reader {
 }
 
 /// Changes an audience, and removes it if nobody is in it any more.
-fn leave(turns: &Turns, prompt: PromptId, change: impl FnOnce(&mut Audience)) {
+fn leave<T>(turns: &Turns, prompt: PromptId, change: impl FnOnce(&mut Audience) -> T) -> Option<T> {
     let mut turns = lock(turns);
-    if let Some(audience) = turns.get_mut(&prompt) {
-        change(audience);
-        if audience.is_empty() {
-            turns.remove(&prompt);
-        }
+    let audience = turns.get_mut(&prompt)?;
+    let changed = change(audience);
+    if audience.is_empty() {
+        turns.remove(&prompt);
     }
+    Some(changed)
 }
 
 /// Has the readers of a turn look when the backend tells a change of it.
 async fn pass_on(mut changes: broadcast::Receiver<Change>, turns: Arc<Turns>) {
     loop {
         let change = changes.recv().await;
-        let mut turns = lock(&turns);
-        match change {
+        let changed: Vec<_> = match change {
             Ok(Change::Ended(prompt)) => {
-                turns.entry(prompt).and_modify(Audience::look);
+                lock(&turns).get_mut(&prompt).map(Audience::look).into_iter().collect()
             }
+            // A feed shows the messages itself.
             Ok(Change::Messages(prompt)) => {
-                turns.entry(prompt).and_modify(Audience::look_if_not_fed);
+                let mut turns = lock(&turns);
+                let not_fed = turns.get_mut(&prompt).filter(|audience| audience.feeds == 0);
+                not_fed.map(Audience::look).into_iter().collect()
             }
             // Changes were missed.
-            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => turns.values_mut().for_each(Audience::look),
-            Ok(_) => {}
+            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => {
+                lock(&turns).values_mut().map(Audience::look).collect()
+            }
+            Ok(_) => continue,
             Err(RecvError::Closed) => return,
-        }
+        };
+        changed.iter().for_each(|changed| changed.notify_waiters());
     }
 }
 
@@ -178,7 +185,8 @@ async fn look_each_second(backend: Weak<dyn Backend>, turns: Arc<Turns>) {
                 let found = found.get(prompt).copied();
                 // A turn that nobody has looked at yet may have changed since its reader came.
                 if seen.insert(*prompt, found) != Some(found) {
-                    lock(&turns).entry(*prompt).and_modify(Audience::look);
+                    let changed = lock(&turns).get_mut(prompt).map(Audience::look);
+                    changed.inspect(|changed| changed.notify_waiters());
                 }
             }
         }
@@ -192,6 +200,6 @@ fn not_fed(turns: &Turns) -> Vec<PromptId> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code under this lock panics half way through a change.
+    // No code under this lock panics half way through a change: readers are woken after it is released.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

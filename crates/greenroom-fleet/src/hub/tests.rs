@@ -33,11 +33,11 @@ fn heard(heard: Option<Heard>) -> String {
 #[test]
 fn a_message_is_dropped_when_all_readers_have_read_it() {
     let mut turn = Audience::default();
-    turn.show([complete(0)]);
+    turn.show([complete(0)]).notify_waiters();
     assert_eq!(turn.behind(), 0, "nobody reads");
     let (first, second) = (turn.join().0, turn.join().0);
-    turn.show([partial(1)]);
-    turn.show([complete(1)]);
+    turn.show([partial(1)]).notify_waiters();
+    turn.show([complete(1)]).notify_waiters();
     let late = turn.join().0;
     assert_eq!(heard(turn.take(first)), "~1");
     assert_eq!(turn.behind(), 2);
@@ -57,16 +57,16 @@ fn a_slow_reader_learns_how_many_partial_messages_it_has_missed() {
     let mut turn = Audience::default();
     let (slow, fast) = (turn.join().0, turn.join().0);
     for _ in 0..3 {
-        turn.show([partial(0)]);
+        turn.show([partial(0)]).notify_waiters();
     }
     assert_eq!(heard(turn.take(slow)), "~0");
-    turn.show([complete(0)]);
+    turn.show([complete(0)]).notify_waiters();
     for pushed in 0..MOST {
-        turn.show([partial(1)]);
+        turn.show([partial(1)]).notify_waiters();
         while heard(turn.take(fast)) != "nothing" {}
         assert_eq!(turn.behind(), MOST.min(pushed + 4));
     }
-    turn.show([complete(1)]);
+    turn.show([complete(1)]).notify_waiters();
     // Two of the first three and one of the last are gone, and so is the complete message, which the backend has.
     assert_eq!(heard(turn.take(slow)), "-3");
     for _ in 1..MOST {
@@ -84,11 +84,11 @@ fn the_bytes_of_unread_messages_are_bounded() {
     let reader = turn.join().0;
     let large = LiveMessage { after: 0, complete: false, message: message(&"x".repeat(MOST_BYTES / 2)) };
     for _ in 0..3 {
-        turn.show([large.clone()]);
+        turn.show([large.clone()]).notify_waiters();
     }
     assert_eq!(turn.behind(), 1);
     let longer = LiveMessage { message: message(&"x".repeat(MOST_BYTES)), ..large };
-    turn.show([longer]);
+    turn.show([longer]).notify_waiters();
     assert_eq!(turn.behind(), 1, "one message may be longer than the bound");
     assert_eq!(heard(turn.take(reader)), "-3");
     assert_eq!(heard(turn.take(reader)), "~0");

@@ -72,25 +72,20 @@ impl Audience {
         self.readers.is_empty() && self.feeds == 0
     }
 
-    /// Shows messages to the readers.
-    pub(super) fn show(&mut self, messages: impl IntoIterator<Item = LiveMessage>) {
+    /// Shows messages to the readers. Wake them after the lock is released.
+    #[must_use]
+    pub(super) fn show(&mut self, messages: impl IntoIterator<Item = LiveMessage>) -> Arc<Notify> {
         for live in messages {
             self.readers.values_mut().for_each(|reader| reader.push(&live));
         }
-        self.changed.notify_waiters();
+        self.changed.clone()
     }
 
-    /// Has all readers look at the records of the prompt.
-    pub(super) fn look(&mut self) {
+    /// Has all readers look at the records of the prompt. Wake them after the lock is released.
+    #[must_use]
+    pub(super) fn look(&mut self) -> Arc<Notify> {
         self.readers.values_mut().for_each(|reader| reader.look = true);
-        self.changed.notify_waiters();
-    }
-
-    /// [`look`](Self::look), but for a turn whose feed shows the messages itself.
-    pub(super) fn look_if_not_fed(&mut self) {
-        if self.feeds == 0 {
-            self.look();
-        }
+        self.changed.clone()
     }
 
     /// The next thing for a reader to hear.

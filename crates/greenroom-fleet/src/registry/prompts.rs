@@ -1,7 +1,5 @@
 //! Prompts: how they are accepted, wait, are withdrawn, expire and end, and are forgotten.
 
-use serde::{Deserialize, Serialize};
-
 use super::key::{Key, Table, last_id};
 use super::messages::of_prompt;
 use super::moving::ended_of;
@@ -26,14 +24,6 @@ const ROWS: usize = 256;
 const PROMPTS: usize = 32;
 /// Rows that it reads of each prompt but the first.
 const OF_NEXT: usize = 64;
-
-/// What the list of expiries says of a prompt that waits, in case the prompt itself cannot be read then.
-#[derive(Serialize, Deserialize)]
-pub(super) struct WaitingPlace {
-    pub(super) name: Name,
-    pub(super) order: u64,
-    pub(super) key: Option<String>,
-}
 
 impl Step<'_> {
     pub(crate) fn accept(&mut self, accept: Accept) -> Result<Accepted> {
@@ -94,8 +84,7 @@ impl Step<'_> {
         };
         self.txn.write(&Key::of(Table::Contents).prompt(prompt.id), &accept.content)?;
         key.map_or(Ok(()), |key| self.txn.write(&key, &prompt.id))?;
-        let place = WaitingPlace { name: accept.name.clone(), order: prompt.order, key: accept.key };
-        self.txn.write(&expiry_key(&prompt), &place)?;
+        self.txn.mark(&expiry_key(&prompt));
         self.enqueue(&mut name, &prompt)?;
         self.put_name(&mut name)?;
         let (name, tenant) = (accept.name, accept.tenant);
@@ -217,23 +206,14 @@ impl Step<'_> {
     /// Ends prompts that have waited until their time had passed. Answers with their number.
     pub(crate) fn expire_prompts(&mut self, limit: usize) -> Result<usize> {
         let due = self.passed(Table::Expiries, limit);
-        let mut rows = ROWS;
-        for (key, place) in &due {
+        for (key, _) in &due {
             let id = PromptId(last_id(key)?);
             match self.readable(self.prompt_record(id))? {
                 Some(prompt) if prompt.state == PromptState::Queued => self.end_waiting(prompt, &EXPIRED)?,
-                Some(_) => self.txn.delete(key),
                 // Perhaps it is not read yet.
                 None if self.txn.lacks_rows() => {}
-                // A prompt that cannot be read goes without an outcome.
-                None => {
-                    let place: Option<WaitingPlace> = self.readable(parsed(place).map(Some))?;
-                    place.as_ref().map_or(Ok(()), |place| self.drop_place(&place.name, place.order))?;
-                    let of_key = place.and_then(|WaitingPlace { name, key, .. }| Some(key_of(&name, &key?)));
-                    if self.forget_prompt(id, of_key, OF_NEXT, &mut rows)? {
-                        self.txn.delete(key);
-                    }
-                }
+                // A prompt that cannot be read stays: a node of a later version may have written it.
+                _ => self.txn.delete(key),
             }
         }
         Ok(due.len())

@@ -189,15 +189,12 @@ async fn carry_out(shared: &FleetShared, send: &SendToName, command: CommandReco
     let (id, attempt) = (command.id, AttemptId::new());
     match repeat(shared, || shared.backend.take_command(id, command.owner.clone(), attempt)).await {
         Ok(Owned::Done(true)) => {}
-        Ok(Owned::Done(false) | Owned::Fenced) => {
+        refused => {
             // Nobody takes the command any more, so the caller need not wait for its deadline.
+            tracing::debug!(command = %id, ?refused, "a command could not be taken");
             if let Err(error) = repeat(shared, || shared.backend.withdraw_command(id)).await {
                 tracing::debug!(command = %id, %error, "a command could not be withdrawn; its caller does so");
             }
-            return;
-        }
-        Err(error) => {
-            tracing::debug!(command = %id, %error, "a command could not be taken");
             return;
         }
     }

@@ -80,11 +80,15 @@ pub(super) async fn command(
     }
 }
 
-/// The living owner of a session, and the turn that it runs.
+/// The living owner of a session, and the turn that it runs. `None` on a backend that only this process can use.
 pub(super) async fn owner(
     shared: &FleetShared,
     name: &Name,
 ) -> Result<Option<(Ownership, Option<PromptId>)>, FleetError> {
+    // The actor here has said already that nothing runs.
+    if shared.backend.is_exclusive() {
+        return Ok(None);
+    }
     let look = async {
         let Some(record) = shared.ask(|backend| backend.name_record(name.clone())).await? else {
             return Ok(None);

@@ -26,7 +26,7 @@ pub(crate) enum Table {
     Keys = 8,
     /// due, prompt → prompt, while the prompt waits for its moment
     Due = 9,
-    /// expiry, prompt → `WaitingPlace`, while the prompt waits
+    /// expiry, prompt → nothing, while the prompt waits
     Expiries = 10,
     /// end, prompt → the rest of its key in `EndedOf`
     Ended = 11,

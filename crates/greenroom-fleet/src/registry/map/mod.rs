@@ -167,8 +167,11 @@ pub fn commit_rows(map: &mut (impl MapMut + ?Sized), commit: &Commit) -> Result<
     Ok(Committed::Done)
 }
 
+/// Counters, each with what it is after a commit.
+type Sums = Vec<(Vec<u8>, i64)>;
+
 /// The counters after a commit. `None`: it is in conflict with the rows of the map.
-pub(crate) fn sums(map: &(impl Map + ?Sized), commit: &Commit) -> Result<Option<Vec<(Vec<u8>, i64)>>> {
+pub(crate) fn sums(map: &(impl Map + ?Sized), commit: &Commit) -> Result<Option<Sums>> {
     for (key, value) in &commit.expected {
         if map.get(key)? != *value {
             return Ok(None);

@@ -18,8 +18,9 @@ pub(in crate::actor::name) async fn look(
 ) -> Result<Option<PromptRecord>, FleetError> {
     cell.look();
     let (record, next) = read_queue(shared, cell).await.inspect_err(|not_done| {
-        let name = shown(&cell.name);
-        tracing::warn!(name, %not_done, "the backend does not say what waits for a session");
+        if let NotDone::Error(error) = not_done {
+            tracing::warn!(name = shown(&cell.name), %error, "the backend does not say what waits for a session");
+        }
     })?;
     let Some(record) = record else {
         return Err(FleetError::State("the session is not known: send it a prompt first".to_owned()));
