@@ -1,9 +1,7 @@
 //! Messages of turns, and rows of texts: texts that are kept together share a row.
 //!
 //! The key ends with the number of the last text in the row, so a scan from a number begins with the row that has it. The value is a
-//! JSON array of the texts as they are, such as `["ab",7]`.
-
-use serde_json::value::RawValue;
+//! JSON array: the lengths of the texts in bytes, then the texts as they are, such as `[[4,1],"ab",7]`.
 
 use super::key::{Key, Table, number};
 use super::{Result, Step};
@@ -52,7 +50,8 @@ impl Step<'_> {
         let mut next = first;
         for row in runs(texts, MOST, MOST_BYTES, |text| text.len()) {
             next += row.len() as u64;
-            let value = format!("[{}]", row.join(","));
+            let lengths: Vec<_> = row.iter().map(|text| text.len().to_string()).collect();
+            let value = format!("[[{}],{}]", lengths.join(","), row.join(","));
             self.txn.put(prefix.clone().number(next - 1).bytes(), value.as_bytes());
         }
     }
@@ -83,12 +82,25 @@ pub(super) fn of_prompt(prompt: PromptId) -> Key {
 
 /// The texts of a row with numbers after `after`.
 fn of_row(last: u64, value: &[u8], after: u64) -> Result<impl Iterator<Item = StoredText>> {
-    let texts: Vec<&RawValue> = serde_json::from_slice(value).map_err(BackendError::damaged)?;
-    let before = last.checked_sub(texts.len() as u64).ok_or_else(|| {
-        let message =
-            format!("a row has more texts than its last number {last}; restore the file from a backup");
+    let spoilt = || {
+        let message = "a row of texts has not the lengths that it names; restore the file from a backup";
         BackendError::new(BackendErrorKind::Damaged, message)
-    })?;
+    };
+    let texts = texts(value).ok_or_else(spoilt)?;
+    let before = last.checked_sub(texts.len() as u64).ok_or_else(spoilt)?;
     let later = (before + 1..).zip(texts).filter(move |(number, _)| *number > after);
-    Ok(later.map(|(number, json)| StoredText { number, json: json.get().to_owned() }))
+    Ok(later.map(|(number, json)| StoredText { number, json: json.to_owned() }))
+}
+
+/// The texts of a row. `None`: it has not the lengths that it names.
+fn texts(value: &[u8]) -> Option<Vec<&str>> {
+    let value = std::str::from_utf8(value).ok()?;
+    let (lengths, mut rest) = value.strip_prefix("[[")?.split_once(']')?;
+    let mut texts = Vec::new();
+    for length in lengths.split(',') {
+        let (text, behind) = rest.strip_prefix(',')?.split_at_checked(length.parse().ok()?)?;
+        texts.push(text);
+        rest = behind;
+    }
+    (rest == "]").then_some(texts)
 }

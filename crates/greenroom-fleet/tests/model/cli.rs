@@ -150,6 +150,7 @@ impl StandIn {
         let over = tokio::time::sleep(Duration::from_millis(turn.millis));
         tokio::pin!(over);
         if turn.kind == Kind::Call && self.call().await? {
+            self.journal.state().turn_ends(self.life.number);
             self.end.fail_turn(prompt, "aborted_tools", "interrupted");
             return Ok(true);
         }
@@ -158,6 +159,7 @@ impl StandIn {
                 biased;
                 frame = self.end.recv() => {
                     if self.during_turn(frame.ok_or(HostGone)?) {
+                        self.journal.state().turn_ends(self.life.number);
                         self.end.fail_turn(prompt, "aborted_tools", "interrupted");
                         return Ok(true);
                     }
@@ -166,6 +168,7 @@ impl StandIn {
             }
         }
         if turn.kind == Kind::Call && self.call().await? {
+            self.journal.state().turn_ends(self.life.number);
             self.end.fail_turn(prompt, "aborted_tools", "interrupted");
             return Ok(true);
         }
@@ -173,6 +176,7 @@ impl StandIn {
             return Ok(false);
         }
         *self.journal.state().finished.entry(turn.id.clone()).or_default() += 1;
+        self.journal.state().turn_ends(self.life.number);
         self.end.finish_turn(prompt, &turn.id);
         Ok(true)
     }

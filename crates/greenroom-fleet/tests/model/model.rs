@@ -26,8 +26,10 @@ pub(crate) struct ModelState {
     pub(crate) known: BTreeMap<PromptId, Known>,
     /// The content that was sent first with a key of a name, since the last deletion.
     keys: BTreeMap<(u8, u8), usize>,
-    /// Deletions of each name that have begun.
+    /// The beginnings and the ends of deletions of each name.
     deletions: BTreeMap<u8, u32>,
+    /// Deletions of each name that have not returned: a prompt that is accepted meanwhile is deleted, or not.
+    deleting: BTreeMap<u8, u32>,
     /// The words of `Ended` events.
     ended: BTreeMap<PromptId, &'static str>,
     pub(crate) answers: Answers,
@@ -153,6 +155,17 @@ impl ModelState {
 
     /// A deletion begins: keys are forgotten at some moment from now on.
     pub(crate) fn deletes(&mut self, name: u8) {
+        *self.deleting.entry(name).or_default() += 1;
+        self.forgets_keys(name);
+    }
+
+    /// A deletion has returned.
+    pub(crate) fn deleted(&mut self, name: u8) {
+        *self.deleting.entry(name).or_default() -= 1;
+        self.forgets_keys(name);
+    }
+
+    fn forgets_keys(&mut self, name: u8) {
         *self.deletions.entry(name).or_default() += 1;
         self.keys.retain(|(of, _), _| *of != name);
     }
@@ -164,8 +177,10 @@ impl ModelState {
 
     /// A prompt was answered. `deletions`: those of its name when it was sent.
     pub(crate) fn answered(&mut self, content: usize, deletions: u32, answer: &Answer) -> Result<(), String> {
-        let stable = self.deletions_of(self.contents[content].name) == deletions
-            && self.contents[content].deletions == deletions;
+        let name = self.contents[content].name;
+        let stable = self.deletions_of(name) == deletions
+            && self.contents[content].deletions == deletions
+            && self.deleting.get(&name).is_none_or(|deleting| *deleting == 0);
         let of_content = &mut self.contents[content];
         match answer {
             Answer::Accepted { id, duplicate } => {

@@ -58,6 +58,8 @@ pub(super) struct Live {
     tenant: String,
     conversation: String,
     pub(super) starting: bool,
+    /// A turn runs.
+    pub(super) in_turn: bool,
     process: u64,
 }
 
@@ -104,7 +106,8 @@ impl JournalState {
 
     /// A turn begins in a stand-in.
     pub(super) fn turn_begins(&mut self, number: u64, turn: &str) {
-        let Some(live) = self.live.get(&number) else { return };
+        let Some(live) = self.live.get_mut(&number) else { return };
+        live.in_turn = true;
         if live.process != self.process && !self.taken.begun.contains(turn) {
             let text = format!("one-owner: {turn} has begun for an owner that was lost: {live:?}");
             self.violations.push(text);
@@ -112,6 +115,13 @@ impl JournalState {
         let name = live.name.clone();
         self.order.push(name.clone());
         self.reached.entry(turn.to_owned()).or_default().push(name);
+    }
+
+    /// The stand-in is about to tell the result of its turn.
+    pub(super) fn turn_ends(&mut self, number: u64) {
+        if let Some(live) = self.live.get_mut(&number) {
+            live.in_turn = false;
+        }
     }
 }
 
@@ -191,6 +201,11 @@ impl Journal {
         self.state().process
     }
 
+    /// A CLI of a name works at a turn.
+    pub(crate) fn is_in_turn(&self, name: &str) -> bool {
+        self.state().live.values().any(|live| live.name == name && live.in_turn)
+    }
+
     /// A control frame was answered after this time.
     pub(crate) fn answered(&self, what: &str, took: Duration) {
         let mut state = self.state();
@@ -239,7 +254,8 @@ impl Journal {
         let (name, tenant) = (name.to_owned(), tenant.to_owned());
         // A session that starts its CLI again is no activation.
         let starting = end.launch().epoch == 1;
-        state.live.insert(number, Live { name, tenant, conversation, starting, process });
+        let live = Live { name, tenant, conversation, starting, in_turn: false, process };
+        state.live.insert(number, live);
         state.check(number);
         Life { journal: self.clone(), number }
     }

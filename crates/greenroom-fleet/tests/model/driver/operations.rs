@@ -19,18 +19,25 @@ impl Life<'_> {
             }
             Op::Interrupt(name) => {
                 let (model, journal) = (self.case.model.clone(), self.case.journal.clone());
+                // Without a turn here, the backend is asked whether one runs elsewhere.
+                let is_here = journal.is_in_turn(&name_of(*name));
                 self.with(*name, |session| async move {
                     let began = Instant::now();
                     if matches!(session.interrupt().await, Ok(true)) {
                         model.state().answers.interrupted += 1;
-                        // Without a turn here, the backend is asked whether one runs elsewhere.
-                        journal.answered("an interrupt", began.elapsed());
+                        if is_here {
+                            journal.answered("an interrupt", began.elapsed());
+                        }
                     }
                 });
             }
             Op::Delete(name) => {
-                self.case.model.state().deletes(*name);
-                self.with(*name, |session| async move { drop(session.delete().await) });
+                let (model, name) = (self.case.model.clone(), *name);
+                self.with(name, |session| async move {
+                    model.state().deletes(name);
+                    drop(session.delete().await);
+                    model.state().deleted(name);
+                });
             }
             Op::Withdraw(which) => self.withdraw(*which),
             Op::Read(which, seq) => self.read(*which, u64::from(*seq)),
