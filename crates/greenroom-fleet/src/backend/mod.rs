@@ -226,11 +226,11 @@ requests! {
 
     /// Accepts a prompt, or finds the prompt that has its key.
     fn accept(accept: Accept) -> Accepted;
-    /// Takes back a prompt that waits. Its outcome is [`Unsent::Withdrawn`](crate::Unsent::Withdrawn), or
+    /// Takes back a prompt that waits. Its outcome is [`Unsent::Withdrawn`], or
     /// [`Interrupted`](PromptOutcome::Interrupted) if a lost owner had begun with it.
     fn withdraw(prompt: PromptId) -> Withdrawn;
     /// [`withdraw`](Requests::withdraw) for an operator: a prompt that no CLI has begun with ends as
-    /// [`Unsent::Dropped`](crate::Unsent::Dropped) with the reason.
+    /// [`Unsent::Dropped`] with the reason.
     fn drop_prompt(prompt: PromptId, why: String) -> Withdrawn;
     /// Makes a node the owner of a name. The turn that a lost owner had begun goes on with its continuation, or ends.
     fn claim(claim: Claim) -> Claimed;
