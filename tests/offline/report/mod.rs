@@ -1,3 +1,3 @@
-//! What a session reports about itself.
+//! Reports of a session about itself.
 
 mod plain;

@@ -1,3 +1,3 @@
-//! What an application gives to a session.
+//! Prompts, as an application gives them to a session.
 
 mod prompt;

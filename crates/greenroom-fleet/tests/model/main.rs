@@ -31,17 +31,17 @@
 //! | one-owner | an owner's request is taken without a look at its term and node | `mod.rs`, `owned`: answers `Ok(Some(record))` at its end | 2 | 3 |
 //! | one-owner | a node that is dead or not known may claim | `names.rs`, `claim`: takes the default `NodeRow` for such a node | 2 | 5 |
 //! | accepted-is-kept | a continuation is not put back into the queue | `lost.rs`, `give_up_turn`: `put_prompt` in place of `enqueue` | 1 | 18 |
-//! | accepted-is-kept | `recover` leaves the running turn of a lost owner as it is | `lost.rs`, `recover`: without `lose_turn` | 1 | 16 |
+//! | accepted-is-kept | `recover` leaves the running turn of a lost owner as it is | `lost.rs`, `lose_owner`: without `give_up_turn` | 1 | 16 |
 //! | accepted-is-kept | an accept without a reply counts as accepted | `face/session.rs`, `prompt`: an error of `accept` makes a `FleetTurn` | 1 | 8 |
 //! | never-run-twice | a prompt that had begun is queued again when its owner is lost | `lost.rs`, `give_up_turn`: queues each prompt again, with `begins` and `continuations` set to 0 | 1 | 12 |
-//! | never-run-twice | keys are not looked up | `prompts.rs`, `prompt_of_key`: answers `Ok(None)` | 2 | 1 |
+//! | never-run-twice | keys are not looked up | `prompts.rs`, `accept`: `same` is `None` | 2 | 1 |
 //! | never-run-twice | the content of a key is not compared | `prompts.rs`, `accept`: `Some(_) => Accepted::Duplicate(same)` | 2 | 3 |
 //!
 //! Requests that run at once, on the map behind a lock, where others come between the read and the commit of a request:
 //!
 //! | promise | what was broken | the change | cases | seconds |
 //! |---|---|---|--:|--:|
-//! | accepted-is-kept | a commit does not look whether the rows of its request have changed | `txn.rs`, `end`: `expected` is empty | 1 | 17 |
+//! | accepted-is-kept | a commit does not look whether the rows of its request have changed | `map/txn.rs`, `end`: `expected` is empty | 1 | 17 |
 //!
 //! Over SQLite, a run of 70 seconds did not catch the first row of the rules.
 //!

@@ -55,7 +55,7 @@ pub(crate) struct KeeperContext {
     /// A hint for each duty.
     pub(super) hints: [Notify; DUTIES.len()],
     looks: Looks,
-    /// One step at a time uses it.
+    /// Deletions that have failed. Only the duty that deletes uses them.
     stuck: tokio::sync::Mutex<Stuck>,
     strangers: Mutex<HashSet<(Name, Term)>>,
     /// The commands that the last look has found: they are being carried out.
