@@ -1,5 +1,5 @@
 //! Measures the parts of a call's way one by one: `cargo bench --bench micro`. Use it to see the effect of a change to
-//! one part; `docs/performance.md` has the cost of each part within a whole call.
+//! one part; `docs/performance.md` has the cost of a whole call.
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{AllocProfiler, Bencher, black_box};

@@ -27,7 +27,7 @@ struct Guard {
     measure: fn() -> Result<f64>,
 }
 
-/// The bounds are half or twice the figures of a machine with two shared cores. `docs/performance.md` has the aims.
+/// Ratios have wide bounds, around half or twice the figures of a machine with two shared cores.
 const GUARDS: &[Guard] = &[
     // Equal on every machine, except for allocations that depend on the size of a read.
     Guard { what: "allocations for a call", bound: AtMost(11.0), measure: rows::allocations_per_call },

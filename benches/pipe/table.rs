@@ -1,4 +1,4 @@
-//! The figures as tables in Markdown, between two marks of a file.
+//! The figures as tables in Markdown.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,16 +6,9 @@ use std::path::Path;
 use super::greenroom_host::Result;
 use super::report::{Figures, Row};
 
-const BEGIN: &str =
-    "<!-- figures of a full run: `cargo bench --bench pipe -- --table docs/performance.md` -->\n";
-const END: &str = "<!-- end of figures -->\n";
-
-/// Replaces the figures in the file.
+/// Writes the tables to the file.
 pub(crate) fn put(file: &Path, figures: &Figures) -> Result<()> {
-    let text = std::fs::read_to_string(file)?;
-    let (before, rest) = text.split_once(BEGIN).ok_or("the file has no place for figures")?;
-    let (_, after) = rest.split_once(END).ok_or("the place for figures has no end")?;
-    Ok(std::fs::write(file, format!("{before}{BEGIN}{}{END}{after}", tables(figures)))?)
+    Ok(std::fs::write(file, tables(figures))?)
 }
 
 /// 1234567 as 1,234,567.
@@ -38,7 +31,7 @@ fn part(value: Option<f64>) -> String {
 // Writing to a `String` does not fail.
 fn tables(figures: &Figures) -> String {
     let mut text = String::from(
-        "\n| calls over one pipe | host | calls/s | p50 µs | p99 µs | CPU µs a call | peak MB | to `limit` | to `tokio` |\n\
+        "| calls over one pipe | host | calls/s | p50 µs | p99 µs | CPU µs a call | peak MB | to `limit` | to `tokio` |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     let beside = |row: &&Row| row.hosts.iter().any(|host| host.p99_to_beside.is_some());
@@ -131,6 +124,5 @@ fn tables(figures: &Figures) -> String {
         writeln!(text, "| the death of the CLI to the resumed session, p50 | {:.0} µs |", recovered.cli_us)
             .ok();
     }
-    text.push('\n');
     text
 }
