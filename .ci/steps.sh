@@ -22,12 +22,9 @@ fuzz_seconds=120
 all_targets_rows=(cluster async-trait cluster,async-trait)
 # The library as its users get it, without the dev-dependencies and without the default features: each feature alone, so
 # that no feature needs another one. The rows above check all features together.
-library_rows=(sessions testkit schema rmcp otel __internals cluster async-trait cluster,async-trait)
+library_rows=(sessions testing schema rmcp otel __internals cluster async-trait cluster,async-trait)
 # The same for the crate of fleets. `postgres-tls` turns `postgres` on.
 fleet_rows=(postgres postgres-tls testkit cluster async-trait cluster,async-trait)
-# The features that docs.rs shows.
-docs_features=sessions,testkit,schema,rmcp,otel,greenroom-fleet/postgres,greenroom-fleet/testkit
-
 # The length of the storms of the fleet and of its nodes, in seconds, and the cases of its model test, of 500 operations each.
 storm_seconds=300
 nodes_seconds=600
@@ -166,8 +163,8 @@ metadata = json.load(open(sys.argv[1]))
 packages = {package["id"]: package for package in metadata["packages"]}
 nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
 version = lambda package: [int(part) for part in (package["rust_version"] or "1").split(".")][:2]
-root = next(package for package in packages.values() if package["name"] == "greenroom")
-seen, waiting = set(), [root["id"]]
+roots = [package for package in packages.values() if package["name"] in ("greenroom", "greenroom-testkit")]
+root, seen, waiting = roots[0], set(), [package["id"] for package in roots]
 while waiting:
     package = waiting.pop()
     if package not in seen:
@@ -186,8 +183,10 @@ PYTHON
 # All code with the features that the tests turn on, and the libraries without any feature.
 step_clippy() {
   cargo clippy --workspace --all-targets -- -D warnings
-  cargo clippy --lib --no-default-features -- -D warnings
-  cargo clippy -p greenroom-fleet --lib --no-default-features -- -D warnings
+  local crate
+  for crate in greenroom greenroom-process greenroom-testkit greenroom-fleet; do
+    cargo clippy -p "$crate" --lib --no-default-features -- -D warnings
+  done
 }
 
 step_clippy_features() {
@@ -198,7 +197,7 @@ step_clippy_features() {
   done
   for row in "${library_rows[@]}"; do
     printf -- '-- the library: %s\n' "$row"
-    cargo clippy --lib --no-default-features --features "$row" -- -D warnings
+    cargo clippy -p greenroom --lib --no-default-features --features "$row" -- -D warnings
   done
   for row in "${fleet_rows[@]}"; do
     printf -- '-- the library of fleets: %s\n' "$row"
@@ -206,8 +205,12 @@ step_clippy_features() {
   done
 }
 
+# With the features that docs.rs shows.
 step_docs() {
-  RUSTDOCFLAGS='-D warnings' cargo doc --no-deps -p greenroom -p greenroom-fleet --features "$docs_features"
+  local -x RUSTDOCFLAGS='-D warnings'
+  cargo doc --no-deps -p greenroom --features testing,schema,rmcp,otel
+  cargo doc --no-deps -p greenroom-process -p greenroom-testkit
+  cargo doc --no-deps -p greenroom-fleet --features postgres,testkit
 }
 
 # One build for all tests, examples and programs: with other packages or features, cargo would compile the library again.

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom::options::Restart;
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::transport::Exit;
 use greenroom::{Event, NoArgs, Outcome, Session, ToolContext, ToolServer};
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::json;
 use tokio::sync::Notify;
 

@@ -15,9 +15,9 @@ mod common;
 use std::sync::{Arc, OnceLock};
 
 use common::Failure;
-use greenroom::testkit::{ModelTurn, Script};
 use greenroom::tool::ServerHandle;
 use greenroom::{NoArgs, Session, ToolDef, ToolServer};
+use greenroom_testkit::{ModelTurn, Script};
 use serde_json::json;
 
 /// The handle to the shop's own tools, once the session runs.

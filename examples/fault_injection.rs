@@ -12,8 +12,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use greenroom::testkit::{Chaos, FaultKind, FaultMix};
 use greenroom::{NoArgs, Session, ToolServer};
+use greenroom_testkit::{Chaos, FaultKind, FaultMix};
 use serde_json::json;
 
 /// Two accounts that always hold 1,000 coins together.

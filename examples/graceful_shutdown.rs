@@ -12,8 +12,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::{NoArgs, Outcome, Session, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;

@@ -16,8 +16,8 @@ use std::io::{BufRead, Write};
 
 use common::Failure;
 use greenroom::options::ExternalServer;
-use greenroom::testkit::{ModelTurn, Script};
 use greenroom::{NoArgs, Session, ToolDef, ToolServer};
+use greenroom_testkit::{ModelTurn, Script};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use greenroom::message::ContentBlock;
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};
 use greenroom::{Message, Session, SessionBuilder, ToolServer};
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -13,8 +13,8 @@ mod common;
 
 use common::Failure;
 use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef, RpcError};
-use greenroom::testkit::{ModelTurn, Script};
 use greenroom::{Session, ToolContext, ToolServer};
+use greenroom_testkit::{ModelTurn, Script};
 use serde_json::json;
 
 const BOOKS: [(&str, &str); 2] =

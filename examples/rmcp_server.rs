@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::Failure;
 use greenroom::Session;
-use greenroom::testkit::{ModelTurn, Script};
+use greenroom_testkit::{ModelTurn, Script};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject, ListToolsResult,
     MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,

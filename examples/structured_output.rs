@@ -11,7 +11,7 @@ mod common;
 
 use common::Failure;
 use greenroom::Session;
-use greenroom::testkit::{ModelTurn, Script};
+use greenroom_testkit::{ModelTurn, Script};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -11,8 +11,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what happens")]
 
-use greenroom::testkit::{Fault, ModelTurn, Script, ScriptedCli};
 use greenroom::{Event, Session};
+use greenroom_testkit::{Fault, ModelTurn, Script, ScriptedCli};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent, call};
 use tokio::sync::mpsc;
 

@@ -122,7 +122,20 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    /// Makes an error: for a [`Transport`](crate::transport::Transport) of yours that cannot open a connection, mostly with
+    /// [`ErrorKind::Spawn`].
+    ///
+    /// ```
+    /// use greenroom::{Error, ErrorKind};
+    ///
+    /// fn unreachable(host: &str, source: std::io::Error) -> Error {
+    ///     Error::new(ErrorKind::Spawn, format!("the CLI cannot be started on {host}: {source}"))
+    ///         .with_help("check the address of the host and its SSH key")
+    ///         .with_source(source)
+    /// }
+    /// # let _ = unreachable;
+    /// ```
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             data: Arc::new(ErrorData {
                 kind,
@@ -151,7 +164,9 @@ impl Error {
         Self { data: Arc::new(data) }
     }
 
-    pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
+    /// Adds what to do about the error, in a sentence.
+    #[must_use]
+    pub fn with_help(self, help: impl Into<String>) -> Self {
         self.rebuild(|data| data.help = Some(short(help)))
     }
 
@@ -168,7 +183,9 @@ impl Error {
         if stderr.trim().is_empty() { self } else { self.rebuild(|data| data.stderr = Some(stderr)) }
     }
 
-    pub(crate) fn with_source(self, source: impl Into<BoxError>) -> Self {
+    /// Adds the cause, which [`source`](std::error::Error::source) returns.
+    #[must_use]
+    pub fn with_source(self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.rebuild(|data| data.source = Some(source.into()))
     }
 

@@ -141,7 +141,7 @@ impl McpDispatch {
             ServiceStep::Reply { id, .. } | ServiceStep::Call { id, .. } | ServiceStep::Run { id, .. } => {
                 Some(id.get().to_owned())
             }
-            ServiceStep::Cancelled(_) | ServiceStep::Answered { .. } | ServiceStep::Ack => None,
+            ServiceStep::Cancelled(_) | ServiceStep::Unasked | ServiceStep::Ack => None,
         }
     }
 }

@@ -70,14 +70,14 @@
 //! | [`transport`] | how a session reaches the CLI: child process, in-memory pipe, one of yours |
 //! | [`actor`] | sessions as actors in your own `ractor` supervision tree |
 //! | [`telemetry`] | names of tracing spans and their fields |
-//! | [`testkit`] (feature `testkit`) | stand-ins for the CLI and the model, faults from a seed, recordings of the wire |
+//! | [`testing`] (feature `testing`) | faults of a running session, and what a session would tell its CLI |
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `sessions` (default) | [`sessions::LocalSessions`], [`store::StoredSessions`], [`store::FileStore`], [`store::MemoryStore`]. Without it, sessions still run and resume, and are mirrored to a [`store::SessionStore`] of yours |
-//! | `testkit` | [`testkit`]; its `store_conformance` needs `sessions` too |
+//! | `testing` | [`testing`], `Session::inject`. The crate `greenroom-testkit` turns it on |
 //! | `rmcp` | the module `rmcp` |
 //! | `schema` | arguments and results are checked against the rules of their JSON Schemas |
 //! | `otel` | the OpenTelemetry span in which a session is started reaches the CLI |
@@ -122,8 +122,8 @@ pub mod session;
 pub mod sessions;
 pub mod store;
 pub mod telemetry;
-#[cfg(feature = "testkit")]
-pub mod testkit;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tool;
 pub mod transport;
 #[cfg(test)]
@@ -146,13 +146,15 @@ pub use report::snapshot::Snapshot;
 pub use session::builder::SessionBuilder;
 pub use session::handle::Session;
 
+/// The children are the CLIs: give a [`Watchdog`](guardian::Watchdog) to a session with [`SessionBuilder::watchdog`]. Call
+/// `greenroom::guardian::init()`. The errors convert into an [`Error`].
+pub use greenroom_process::guardian;
 pub use session::query::query;
 pub use sessions::find::key::conversation_id;
 pub use tool::define::def::ToolDef;
 pub use tool::define::handler::{IntoToolResult, Json, NoArgs};
 pub use tool::run::context::ToolContext;
 pub use tool::server::ToolServer;
-pub use transport::process::guardian;
 pub use wire::message;
 pub use wire::message::definition::Message;
 
@@ -170,11 +172,11 @@ doc_tests! {
     Readme: "../README.md";
     ComingFromTheSdks: "../docs/coming-from-the-sdks.md";
     ServiceGuide: "../docs/service.md";
-    #[cfg(feature = "testkit")] ToolsGuide: "../docs/tools.md";
-    #[cfg(feature = "testkit")] PermissionsGuide: "../docs/permissions.md";
-    #[cfg(feature = "testkit")] HooksGuide: "../docs/hooks.md";
-    #[cfg(feature = "testkit")] SessionsGuide: "../docs/sessions-and-resume.md";
-    #[cfg(feature = "testkit")] EmbeddingGuide: "../docs/embedding.md";
-    #[cfg(feature = "testkit")] TestingGuide: "../docs/testing.md";
-    #[cfg(feature = "testkit")] Troubleshooting: "../docs/troubleshooting.md";
+    ToolsGuide: "../docs/tools.md";
+    PermissionsGuide: "../docs/permissions.md";
+    HooksGuide: "../docs/hooks.md";
+    SessionsGuide: "../docs/sessions-and-resume.md";
+    EmbeddingGuide: "../docs/embedding.md";
+    TestingGuide: "../docs/testing.md";
+    Troubleshooting: "../docs/troubleshooting.md";
 }

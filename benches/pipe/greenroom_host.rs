@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use greenroom::options::Restart;
-use greenroom::testkit::{Fault, ScriptedCli};
 use greenroom::transport::{Exit, memory};
 use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{Fault, ScriptedCli};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

@@ -7,8 +7,8 @@ use std::io::BufRead;
 use std::path::PathBuf;
 
 use greenroom::options::EnvPolicy;
-use greenroom::testkit::{Script, ScriptedCli, ScriptedModel};
 use greenroom::{Session, SessionBuilder};
+use greenroom_testkit::{Script, ScriptedCli, ScriptedModel};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 

@@ -36,7 +36,6 @@ enum Mode {
 
 fn server() -> ToolServer {
     ToolServer::new("fuzz", "1.0.0")
-        .title("Fuzz")
         .tool("add", "Add two numbers", async |args: Add| args.a + args.b)
         .tool("save", "Save lines", async |args: Save| match args.mode {
             Some(Mode::Replace { backup: false }) => Err("that would lose what is there"),

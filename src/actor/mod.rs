@@ -56,6 +56,8 @@ pub(crate) mod base;
 pub(crate) mod callbacks;
 pub(crate) mod context;
 pub(crate) mod conversation;
+pub(crate) mod current_cli;
+pub(crate) mod ending;
 pub(crate) mod incarnation;
 pub(crate) mod mcp_server;
 pub(crate) mod messages;

@@ -295,7 +295,7 @@ impl Event {
             | Self::MirrorFailed { key: _, entries: _, error: text } => change(text),
             Self::CliExited { epoch: _, cause } => cause.each_text(change),
             Self::LeftoversKilled { epoch: _, processes } | Self::LeftoversRemain { epoch: _, processes } => {
-                processes.iter_mut().for_each(|Leftover { pid: _, name }| change(name));
+                processes.iter_mut().for_each(|Leftover { name, .. }| change(name));
             }
             Self::CallPanicked { server, tool, request_id, message } => {
                 [server, tool, request_id, message].into_iter().for_each(change);

@@ -151,8 +151,6 @@ pub struct ServerSnapshot {
     pub blocking: usize,
     /// Handlers that were abandoned on their thread, since the start.
     pub abandoned: u64,
-    /// Open requests of the server to the CLI.
-    pub requests: usize,
     /// MCP sessions that the CLI has started.
     pub mcp_sessions: u64,
 }

@@ -96,19 +96,17 @@ objects! {
         content: Option<Value>,
         structured_content: Option<Value> = "structuredContent",
         meta: Option<Map<String, Value>> = "_meta",
-        /// Outcome of a call with a limit, a deadline or files. Only this field says that such a call failed.
+        /// Outcome of a call with a limit. Only this field says that such a call failed.
         staging: Option<McpStaging>,
     }
 
-    /// Outcome of a call with a limit, a deadline or files.
+    /// Outcome of a call with a limit.
     answer McpStaging {
         ok: bool,
-        /// `timeout`, `tool_error`, `expired`, `input_missing`, `output_conflict`, `output_too_large` and others.
+        /// `timeout`, `tool_error` and others.
         error_code: Option<String>,
         /// The error, for people.
         detail: Option<String>,
-        inputs_used: Vec<Value>,
-        outputs: Vec<Value>,
     }
 }
 
@@ -188,11 +186,8 @@ pub struct McpCall {
     pub tool: String,
     pub arguments: Option<Value>,
     pub timeout: Option<Duration>,
-    pub expires_at: Option<String>,
     pub result_not_for_model: bool,
     pub check_permissions: bool,
-    pub input_files: Vec<Value>,
-    pub output_files: Vec<Value>,
 }
 
 impl McpCall {
@@ -205,11 +200,8 @@ impl McpCall {
             tool: tool.into(),
             arguments: None,
             timeout: None,
-            expires_at: None,
             result_not_for_model: false,
             check_permissions: false,
-            input_files: Vec::new(),
-            output_files: Vec::new(),
         }
     }
 
@@ -223,12 +215,6 @@ impl McpCall {
     /// exceeds the limit says so in [`McpCallResult::staging`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
-        self
-    }
-
-    /// Sets the latest start (RFC 3339).
-    pub fn expires_at(mut self, expires_at: impl Into<String>) -> Self {
-        self.expires_at = Some(expires_at.into());
         self
     }
 
@@ -247,28 +233,6 @@ impl McpCall {
         self
     }
 
-    /// Adds a synced file for the tool to read. `{{in:NAME}}` in the arguments becomes the file's path.
-    pub fn input_file(mut self, name: impl Into<String>, lane_path: impl Into<String>) -> Self {
-        self.input_files.push(serde_json::json!({ "name": name.into(), "lane_path": lane_path.into() }));
-        self
-    }
-
-    /// Adds a synced file for the tool to write. `{{out:NAME}}` in the arguments becomes the file's path. With
-    /// `if_match`, only the version with this etag is overwritten.
-    pub fn output_file(
-        mut self,
-        name: impl Into<String>,
-        lane_path: impl Into<String>,
-        if_match: Option<String>,
-    ) -> Self {
-        let mut file = serde_json::json!({ "name": name.into(), "lane_path": lane_path.into() });
-        if let Some(if_match) = if_match {
-            file["if_match"] = if_match.into();
-        }
-        self.output_files.push(file);
-        self
-    }
-
     /// Checks what the CLI would reject.
     pub(crate) fn validate(&self) -> Result<()> {
         let limit = self.timeout.map(|timeout| timeout.as_millis());
@@ -279,10 +243,6 @@ impl McpCall {
         if self.arguments.as_ref().is_some_and(|arguments| !arguments.is_object()) {
             let text = format!("the arguments of a call to '{}' are no object", self.tool);
             return Err(Error::invalid_option(text));
-        }
-        if !self.output_files.is_empty() && self.expires_at.is_none() {
-            let text = format!("a call to '{}' writes files and has no `expires_at`", self.tool);
-            return Err(Error::invalid_option(text).with_help("say until when it may begin"));
         }
         Ok(())
     }

@@ -36,7 +36,6 @@
 //! | | `register_repo_root` | [`register_repo_root`](crate::session::Requests::register_repo_root) |
 //! | | `set_has_subscribers` | [`set_has_subscribers`](crate::session::Requests::set_has_subscribers) |
 //! | | `rename_session` | [`rename_session`](crate::session::Requests::rename_session) |
-//! | | `set_color` | [`set_color`](crate::session::Requests::set_color) |
 //! | | `generate_session_title` | [`generate_session_title`](crate::session::Requests::generate_session_title) |
 //! | information | `initialize` | [`server_info`](crate::Session::server_info), [`capabilities`](crate::Session::capabilities) |
 //! | | `get_context_usage` | [`context_usage`](crate::Session::context_usage) |
@@ -75,7 +74,7 @@
 //!
 //! State of the process is set again in the next process, before any other request: the model, the permission mode and
 //! its overrides for MCP servers, thinking, flag settings, the working directory, registered roots, and
-//! `has_subscribers`. State that the CLI stores itself is not sent again: the title and the colour, settings files, and
+//! `has_subscribers`. State that the CLI stores itself is not sent again: the title, settings files, and
 //! which MCP servers are switched off. A seeded read state is lost with the process.
 //!
 //! # Capabilities
@@ -130,7 +129,7 @@ pub use mcp::{
 pub use server_info::{AccountInfo, AgentInfo, ModelInfo, ServerInfo};
 pub use settings::{
     AppliedSettings, McpPermissionMode, ModelSet, PermissionModeSet, PermissionOverrideSet, RenameSession,
-    RenameSource, SessionSettings, SettingsFile, SettingsSource,
+    SessionSettings, SettingsFile, SettingsSource,
 };
 pub use tasks::{Backgrounded, TaskOutput};
 pub use turn::{CancelledMessage, InterruptReceipt, SessionTitle, SideAnswer, SideQuestion};

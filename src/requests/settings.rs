@@ -105,14 +105,6 @@ words! {
         /// A classifier decides. CLI 2.1.328 refuses this mode for models without auto mode.
         Auto = "auto",
     }
-
-    /// Author of a title.
-    pub enum RenameSource or "" {
-        /// The user of the application that hosts the session.
-        Host = "host",
-        /// A user elsewhere.
-        Remote = "remote",
-    }
 }
 
 /// A new title, for [`Requests::rename_session`](crate::session::Requests::rename_session).
@@ -121,20 +113,13 @@ words! {
 #[non_exhaustive]
 pub struct RenameSession {
     pub title: String,
-    pub source: RenameSource,
     pub session_id: Option<String>,
 }
 
 impl RenameSession {
-    /// A title by the user of the application ([`RenameSource::Host`]), for the current conversation.
+    /// A title for the current conversation.
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), source: RenameSource::Host, session_id: None }
-    }
-
-    /// Sets the author of the title.
-    pub fn source(mut self, source: RenameSource) -> Self {
-        self.source = source;
-        self
+        Self { title: title.into(), session_id: None }
     }
 
     /// Renames only this conversation: the CLI refuses after a `/clear`, which starts another conversation.

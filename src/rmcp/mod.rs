@@ -52,7 +52,8 @@
 //! - A handler sees ids that are unique for it, not the CLI's ids, which repeat.
 //! - Progress goes to the CLI under the token of its call, and is dropped after the call. Other notifications go to the current
 //!   CLI.
-//! - Requests to the CLI get the CLI's answer. CLI 2.1.328 was seen to refuse all of them (-32601).
+//! - Requests to the CLI are answered here: `ping` with `{}`, any other with -32601. CLI 2.1.328 was seen to take no other from an
+//!   in-process server.
 //! - The CLI starts many MCP sessions with one handler: `initialize` may come again at any time, also during calls. A restarted
 //!   handler first gets the newest `initialize` and `initialized`.
 //! - The CLI asks for the server's lists before the first turn. It does not get them at its start, as for other tool servers.
@@ -151,9 +152,8 @@ struct Meeting {
     door: Mutex<Option<Door>>,
 }
 
-/// Sends into the service loop of a handler. Unbounded here: answers to the handler's requests are bounded by
-/// [`Limits::mcp_requests_per_server`](crate::options::Limits::mcp_requests_per_server), and the loop takes
-/// notifications at once.
+/// Sends into the service loop of a handler. Unbounded here: the loop takes notifications at once, and each request of the
+/// handler has one answer.
 type Door = mpsc::WeakUnboundedSender<ClientJsonRpcMessage>;
 
 impl Mount for RmcpMount {

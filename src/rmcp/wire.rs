@@ -11,14 +11,12 @@ use ::rmcp::transport::Transport;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use super::Door;
 use crate::lock::lock;
-use crate::tool::RequestError;
 use crate::tool::run::context::CallContext;
 use crate::tool::spec::ServerSpec;
-use crate::wire::rpc::{INTERNAL_ERROR, RpcError};
+use crate::wire::rpc::METHOD_NOT_FOUND;
 
 /// The requests that the handler works on, by the ids that it sees.
 #[derive(Default)]
@@ -68,13 +66,11 @@ pub(super) struct Outlet {
     spec: Arc<ServerSpec>,
     open: Arc<OpenCalls>,
     door: Door,
-    /// The requests that wait for an answer of the CLI, each with a token that ends the waiting.
-    asked: Arc<Mutex<HashMap<RequestId, CancellationToken>>>,
 }
 
 impl Outlet {
     pub(super) fn new(spec: Arc<ServerSpec>, open: Arc<OpenCalls>, door: Door) -> Self {
-        Self { spec, open, door, asked: Arc::default() }
+        Self { spec, open, door }
     }
 
     async fn send(self, message: ServerJsonRpcMessage) -> serde_json::Result<()> {
@@ -85,8 +81,8 @@ impl Outlet {
             }
             ServerJsonRpcMessage::Request(request) => {
                 let id = request.id.clone();
-                let (method, params) = parts(serde_json::to_value(request)?);
-                self.request(id, &method, params).await
+                let (method, _) = parts(serde_json::to_value(request)?);
+                self.answer(&id, &method)
             }
             // The loop gets no requests, so it sends no answers.
             ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_) => Ok(()),
@@ -95,12 +91,8 @@ impl Outlet {
 
     async fn notify(self, method: &str, mut params: Value) -> serde_json::Result<()> {
         match method {
-            "notifications/cancelled" => {
-                let id = serde_json::from_value::<RequestId>(params["requestId"].take())?;
-                if let Some(waiting) = lock(&self.asked).get(&id) {
-                    waiting.cancel();
-                }
-            }
+            // Its requests were answered.
+            "notifications/cancelled" => {}
             "notifications/progress" => {
                 let Some(call) = self.open.call(&params["progressToken"]) else { return Ok(()) };
                 if call.cancel().is_cancelled() {
@@ -118,31 +110,15 @@ impl Outlet {
         Ok(())
     }
 
-    /// Sends a request to the CLI, and hands the answer to the loop.
-    async fn request(self, id: RequestId, method: &str, params: Value) -> serde_json::Result<()> {
-        let params = to_raw_value(&params)?;
-        let given_up = CancellationToken::new();
-        lock(&self.asked).insert(id.clone(), given_up.clone());
-        let asking = async {
-            match self.spec.registry.peer() {
-                Some(peer) => peer.request(method, params).await,
-                None => Err(RequestError::Ended),
+    /// Answers a request of the handler, as CLI 2.1.328 was seen to: it answers `ping`, and refuses any other request of an
+    /// in-process server.
+    fn answer(self, id: &RequestId, method: &str) -> serde_json::Result<()> {
+        let answer = match method {
+            "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
+            _ => {
+                let text = format!("the CLI takes no request '{method}' of an in-process server");
+                json!({ "jsonrpc": "2.0", "id": id, "error": { "code": METHOD_NOT_FOUND, "message": text } })
             }
-        };
-        let answer = tokio::select! {
-            biased;
-            answer = asking => Some(answer),
-            () = given_up.cancelled() => None,
-        };
-        lock(&self.asked).remove(&id);
-        let answer = match answer {
-            Some(Ok(result)) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-            Some(Err(RequestError::Refused(error))) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
-            Some(Err(other)) => {
-                let error = RpcError::new(INTERNAL_ERROR, other.to_string());
-                json!({ "jsonrpc": "2.0", "id": id, "error": error })
-            }
-            None => return Ok(()),
         };
         if let Some(door) = self.door.upgrade() {
             // Fails only if the loop has ended.

@@ -27,7 +27,7 @@ use crate::transport::ProcessIdentity;
 ///
 /// ```
 /// use greenroom::{Session, ToolServer};
-/// use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+/// use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Add { a: f64, b: f64 }
@@ -133,7 +133,7 @@ impl Session {
         let shared = &self.inner.shared;
         let roster = shared.roster();
         let spec = roster.inside().iter().find(|server| server.name == name)?;
-        Some(ServerHandle::new(spec.clone(), shared.gone.clone()))
+        Some(ServerHandle::new(spec.clone(), shared.ending.gone.clone()))
     }
 
     /// Subscribes to the supervision events from now on.
@@ -146,7 +146,7 @@ impl Session {
     /// ([`Limits::early_bytes`](crate::options::Limits::early_bytes)).
     pub fn messages(&self) -> Messages {
         let (early, listener) = self.inner.shared.messages.subscribe();
-        Messages::new(early, listener, self.inner.shared.gone.clone())
+        Messages::new(early, listener, self.inner.shared.ending.gone.clone())
     }
 
     /// Reports the state of the session: its actors, calls in flight, queues and counters. Takes at most
@@ -186,7 +186,7 @@ impl Session {
     /// # Ok(()) }
     /// ```
     pub fn process(&self) -> Option<ProcessIdentity> {
-        self.inner.shared.process.read().clone()
+        self.inner.shared.cli.process()
     }
 
     /// Waits until the run is over: no turn, no queued prompt and no background work of the CLI. Also returns when the
@@ -196,7 +196,7 @@ impl Session {
         tokio::select! {
             // Cannot fail: this handle holds the sender.
             _ = facts.wait_for(|facts| facts.run_ended) => {}
-            () = self.inner.shared.gone.cancelled() => {}
+            () = self.inner.shared.ending.gone.cancelled() => {}
         }
     }
 
@@ -217,15 +217,17 @@ impl Session {
     /// the processes again.
     pub async fn stop(&self) -> Result<()> {
         // Before the supervisor hears of the stop: a prompt that follows is refused.
-        self.inner.shared.refuse_prompts();
+        self.inner.shared.ending.refuse_prompts();
         let stopped = self.ask(|reply| SessionMessage::Stop(reply.into())).await;
         self.wait().await;
         // A session that has ended does not answer.
-        let failed = stopped.map_or_else(|_| self.inner.shared.failed.get().cloned(), Result::err);
+        let failed = stopped.map_or_else(|_| self.inner.shared.ending.failed().cloned(), Result::err);
         // Asked here, because a transport is code of the application.
         let error = match failed {
             Some(error) => Some(error),
-            None => self.inner.shared.left.error(self.inner.shared.options().timeouts.child_stop).await,
+            None => {
+                self.inner.shared.ending.left.error(self.inner.shared.options().timeouts.child_stop).await
+            }
         };
         error.map_or(Ok(()), Err)
     }
@@ -251,7 +253,7 @@ impl Session {
     /// behind, and told as [`LeftoversRemain`](crate::Event::LeftoversRemain).
     ///
     /// ```
-    /// use greenroom::testkit::{Script, ScriptedCli};
+    /// use greenroom_testkit::{Script, ScriptedCli};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
     /// # let cli = ScriptedCli::play(Script::new());
@@ -281,7 +283,7 @@ impl Session {
 
     /// The error with which the session failed; `None` if it has not failed.
     pub fn failure(&self) -> Option<Error> {
-        self.inner.shared.failed.get().cloned()
+        self.inner.shared.ending.failed().cloned()
     }
 
     /// The session's actor, for actor programs: see [`greenroom::actor`](crate::actor).
@@ -290,7 +292,7 @@ impl Session {
     }
 
     /// Breaks a part of the session on purpose, to test that the rest survives.
-    #[cfg(feature = "testkit")]
+    #[cfg(feature = "testing")]
     pub fn inject(&self, fault: crate::actor::messages::fault::Fault) {
         Internal::Inject(fault).tell(&self.inner.actor);
     }
@@ -308,7 +310,7 @@ impl Session {
         &self,
         message: impl FnOnce(oneshot::Sender<T>) -> SessionMessage,
     ) -> Result<T> {
-        ask(Some(&self.inner.actor), message).await.ok_or_else(|| self.inner.shared.gone())
+        ask(Some(&self.inner.actor), message).await.ok_or_else(|| self.inner.shared.ending.error())
     }
 
     /// Asks the conversation, which lives as long as the session.
@@ -316,7 +318,9 @@ impl Session {
         &self,
         message: impl FnOnce(oneshot::Sender<T>) -> ConversationMessage,
     ) -> Result<T> {
-        ask(self.inner.shared.conversation.get(), message).await.ok_or_else(|| self.inner.shared.gone())
+        ask(self.inner.shared.conversation.get(), message)
+            .await
+            .ok_or_else(|| self.inner.shared.ending.error())
     }
 
     /// The longest time that [`stop`](Session::stop) takes.

@@ -167,7 +167,8 @@ impl Session {
         let shared = &self.inner.shared;
         // Held so that two calls do not overwrite each other's rule.
         let _turn = shared.changing.lock().await;
-        let set_before = shared.settings().into_iter().find(|set| set["subtype"] == "apply_flag_settings");
+        let set_before =
+            shared.settings.made().into_iter().find(|set| set["subtype"] == "apply_flag_settings");
         let set_before = set_before.map(|set| set["settings"]["permissions"].clone());
         let options = shared.options();
         let mut permissions = match set_before {

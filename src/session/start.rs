@@ -60,13 +60,12 @@ impl SessionBuilder {
         self.spawn(Some(supervisor)).await
     }
 
-    /// Replaces each tool server by the result of `map`, and returns the servers' names.
-    #[cfg(feature = "testkit")]
-    pub(crate) fn map_servers(&mut self, map: impl Fn(ServerSpec) -> ServerSpec) -> Vec<String> {
+    /// Changes each tool server.
+    #[cfg(feature = "testing")]
+    pub(crate) fn change_servers(&mut self, change: impl Fn(&mut ServerSpec)) {
         for server in &mut self.servers {
-            *server = Arc::new(map(ServerSpec::clone(server)));
+            change(Arc::make_mut(server));
         }
-        self.servers.iter().map(|server| server.name.clone()).collect()
     }
 
     /// A switch that kills the session which this builder starts, also while it starts: before

@@ -14,7 +14,7 @@
 //!   [`FileStore`], [`MemoryStore`], or your own [`SessionStore`], which keeps entries under a [`SessionKey`].
 //!   [`StoreOptions`](crate::options::StoreOptions) has the settings.
 //! - List, read and change the sessions of a store with [`StoredSessions`].
-//! - Test your own store with [`testkit::store_conformance`](crate::testkit) (feature `testkit`).
+//! - Test your own store with `greenroom_testkit::store_conformance`.
 //!
 //! # Guarantees
 //!
@@ -119,7 +119,7 @@ impl fmt::Display for SessionKey {
 /// Keeps the transcripts of sessions.
 ///
 /// Implement [`append`](Self::append) and [`load`](Self::load). The other methods fail with [`Unsupported`] by default;
-/// each says what is impossible without it. `testkit::store_conformance` tests everything that is documented here.
+/// each says what is impossible without it. `greenroom_testkit::store_conformance` tests everything that is documented here.
 ///
 /// Methods are called on separate tasks, one at a time for each mirrored session, and at the same time for different
 /// sessions. A method that takes too long is dropped, and a panic counts as an error. No method should block its

@@ -29,7 +29,7 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// ```
 /// use greenroom::{NoArgs, Session, ToolDef, ToolServer};
-/// use greenroom::testkit::{Script, ScriptedCli};
+/// use greenroom_testkit::{Script, ScriptedCli};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let door = ToolServer::new("door", "1.0.0").tool("knock", "Knock", async |_: NoArgs| "who is there?");

@@ -10,7 +10,7 @@
 //! | [`CallToolResult`], [`Content`] | return images, errors, several blocks |
 //! | [`Tool`], [`ToolHandler`] | implement a tool as a type, take any async function |
 //! | [`ToolAnnotations`], [`ToolPolicy`] | tell the CLI what a tool does, and whether to ask before a call |
-//! | [`LogLevel`], [`RequestError`] | log to the CLI, and ask it something, from a handler |
+//! | [`LogLevel`] | log to the CLI from a handler |
 //! | [`ServerHandle`] | add, remove and disable tools while a session runs |
 //! | [`StateContext`] | make a server's state for the session that it belongs to |
 
@@ -40,6 +40,5 @@ pub use define::handler::{ArgumentsSchema, ReadArguments, ToolHandler};
 pub use handle::ServerHandle;
 pub use policy::ToolPolicy;
 pub use run::log_level::LogLevel;
-pub use run::peer::RequestError;
 pub use server::CompleteServer;
 pub use state::StateContext;

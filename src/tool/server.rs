@@ -10,7 +10,6 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::define::about::{About, builder_methods};
 use super::define::def::ToolDef;
 use super::define::handler::{ArgumentsSchema, IntoToolResult, ReadArguments, ToolHandler};
 use super::define::resource::ResourceDef;
@@ -89,9 +88,7 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
         let spec = ServerSpec {
             name: name.into(),
             version: version.into(),
-            about: About::default(),
             instructions: None,
-            website_url: None,
             registry: Registry::default(),
             page_size: None,
             timeout: None,
@@ -194,17 +191,9 @@ impl<S> ToolServer<S> {
         Self { spec, isolated: Arc::default(), test_session, state: PhantomData }
     }
 
-    builder_methods!(spec: title, description, icon);
-
     /// Sets a text about the whole server that the model reads.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.spec.instructions = Some(instructions.into());
-        self
-    }
-
-    /// Sets the URL of the server's web page.
-    pub fn website_url(mut self, url: impl Into<String>) -> Self {
-        self.spec.website_url = Some(url.into());
         self
     }
 
@@ -287,7 +276,7 @@ impl<S> ToolServer<S> {
     /// | panics | restart the server if there are too many | never restart it |
     /// | failed state factory | tried again; bounded by `server_restart` | every call fails with its error; no bound |
     /// | permissions, hooks, size limits | enforced by the CLI | none |
-    /// | progress, logs, requests to the CLI | sent | dropped; requests fail with `RequestError::Ended` |
+    /// | progress, logs | sent | dropped |
     /// | events, `tool_call` span | emitted | none |
     ///
     /// ```

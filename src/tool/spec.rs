@@ -9,7 +9,6 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
-use super::define::about::{About, put};
 use super::policy::Policies;
 use super::registry::{Lists, Registry};
 use super::run::erased::AnyState;
@@ -38,10 +37,8 @@ pub(crate) trait Mount: Send + Sync {
 #[derive(Clone)]
 pub(crate) struct ServerSpec {
     pub(crate) name: String,
-    pub(super) about: About,
     pub(crate) version: String,
     pub(crate) instructions: Option<String>,
-    pub(super) website_url: Option<String>,
     pub(crate) registry: Registry,
     pub(crate) page_size: Option<usize>,
     pub(crate) timeout: Option<Duration>,
@@ -97,13 +94,10 @@ impl ServerSpec {
 
     /// The result of `initialize` for this version of MCP.
     pub(crate) fn initialize_result(&self, lists: &Lists, version: &str) -> Value {
-        let mut info = self.about.listed(&self.name);
-        info.insert("version".into(), json!(self.version));
-        put(&mut info, "websiteUrl", self.website_url.as_ref());
         let mut result = json!({
             "protocolVersion": version,
             "capabilities": lists.capabilities(),
-            "serverInfo": info,
+            "serverInfo": { "name": self.name, "version": self.version },
         });
         if let Some(instructions) = &self.instructions {
             result["instructions"] = json!(instructions);

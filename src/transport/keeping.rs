@@ -7,14 +7,14 @@ use futures_util::future::BoxFuture;
 use super::{ContainedBy, Exit, Leftover, Leftovers, Process, ProcessIdentity};
 
 /// A process, and a value that is dropped after the process: the files that the process was started with.
-pub(crate) struct Keeping<T> {
+pub(super) struct Keeping<T> {
     // Fields are dropped in this order.
     process: Box<dyn Process>,
     _kept: T,
 }
 
 impl<T> Keeping<T> {
-    pub(crate) fn new(process: Box<dyn Process>, kept: T) -> Self {
+    pub(super) fn new(process: Box<dyn Process>, kept: T) -> Self {
         Self { process, _kept: kept }
     }
 }

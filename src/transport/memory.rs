@@ -29,11 +29,10 @@ const SIGKILL: i32 = 9;
 /// The exit code of a Rust program that panicked.
 const PANICKED: i32 = 101;
 
-/// The text and the advice of the error of a session whose listener was dropped.
-const LISTENER_GONE: (&str, &str) = (
-    "the listener of the in-memory transport was dropped",
-    "keep the `MemoryListener` and accept its connections while the session lives",
-);
+/// The error of a session whose listener was dropped.
+const LISTENER_GONE: &str = "the listener of the in-memory transport was dropped";
+/// The advice of that error.
+const KEEP_LISTENER: &str = "keep the `MemoryListener`, or the `ScriptedCli` that plays it, in a variable until the session has stopped";
 
 /// Makes a connected pair in memory: each [`open`](Transport::open) of the transport arrives at the listener as a
 /// [`MemoryCli`], with which your code plays the CLI.
@@ -64,8 +63,7 @@ const LISTENER_GONE: (&str, &str) = (
 pub fn memory() -> (MemoryTransport, MemoryListener) {
     let (arrivals, accepted) = mpsc::channel(UNACCEPTED);
     let conversations = Conversations::apart();
-    let transport =
-        MemoryTransport { arrivals, buffer_bytes: BUFFER_BYTES, conversations, gone: LISTENER_GONE };
+    let transport = MemoryTransport { arrivals, buffer_bytes: BUFFER_BYTES, conversations };
     (transport, MemoryListener { accepted })
 }
 
@@ -75,17 +73,9 @@ pub struct MemoryTransport {
     arrivals: mpsc::Sender<MemoryCli>,
     buffer_bytes: usize,
     conversations: Conversations,
-    /// The text and the advice of the error after the listener was dropped.
-    gone: (&'static str, &'static str),
 }
 
 impl MemoryTransport {
-    /// Sets the text and the advice of the error after the listener was dropped.
-    #[cfg(feature = "testkit")]
-    pub(crate) fn with_gone(self, gone: (&'static str, &'static str)) -> Self {
-        Self { gone, ..self }
-    }
-
     /// Sets the capacity of each direction in bytes, at least 1. A writer waits while its direction is full. Default:
     /// 64 KiB, the capacity of a pipe on Linux.
     #[must_use]
@@ -107,12 +97,12 @@ impl Transport for MemoryTransport {
 
     /// Fails with [`ErrorKind::Spawn`] after the listener was dropped.
     fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
-        let (arrivals, buffer_bytes, gone) = (self.arrivals.clone(), self.buffer_bytes, self.gone);
+        let (arrivals, buffer_bytes) = (self.arrivals.clone(), self.buffer_bytes);
         Box::pin(async move {
             let place = arrivals
                 .reserve()
                 .await
-                .map_err(|_| Error::new(ErrorKind::Spawn, gone.0).with_help(gone.1))?;
+                .map_err(|_| Error::new(ErrorKind::Spawn, LISTENER_GONE).with_help(KEEP_LISTENER))?;
             let (host_writer, stdin) = pipe(buffer_bytes);
             let (stdout, host_reader) = pipe(buffer_bytes);
             let process = Arc::new(ProcessState::new([stdin.closer(), stdout.closer()]));

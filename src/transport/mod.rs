@@ -11,11 +11,12 @@
 //! ```
 
 mod argv;
-pub(crate) mod keeping;
+mod child;
+mod keeping;
 mod locate;
 mod memory;
 pub(crate) mod private;
-pub(crate) mod process;
+mod stderr_sink;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,17 +27,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(crate) use argv::fields::{fields, has_private};
 pub(crate) use argv::{Channel, LaunchSpec, Resume, continues, launch_for, opens};
+pub use child::ChildProcess;
+/// Processes, from the crate `greenroom-process`, whose child here is a CLI. [`Session::process`](crate::Session::process) has the
+/// identity of the current one.
+pub use greenroom_process::{
+    ContainedBy, Exit, Leftover, ProcessIdentity, kill_processes_with, processes_with,
+};
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
-pub use process::ChildProcess;
 
-use process::guardian::Watchdog;
-pub use process::identity::ProcessIdentity;
-pub use process::variable::{kill_processes_with, processes_with};
+use greenroom_process::guardian::Watchdog;
+use keeping::Keeping;
+pub use stderr_sink::StderrSink;
 
 use crate::blocking::caught::DropElsewhere;
 use crate::error::Result;
@@ -144,10 +149,9 @@ pub struct Launch {
     pub stderr_line_bytes: usize,
 }
 
-#[cfg(any(test, feature = "testkit"))]
 impl Launch {
-    /// The default CLI without arguments, in the host's environment.
-    pub(crate) fn new(epoch: u64) -> Self {
+    /// The default CLI without arguments, in the host's environment: for tests of a transport of yours.
+    pub fn new(epoch: u64) -> Self {
         Self {
             epoch,
             program: None,
@@ -196,29 +200,6 @@ pub(crate) fn flags(args: &[String]) -> Vec<&str> {
     named.map(|arg| arg.split_once('=').map_or(arg.as_str(), |(name, _)| name)).collect()
 }
 
-/// Receives the CLI's stderr, line by line, without line ends.
-#[derive(Clone)]
-pub struct StderrSink(Arc<dyn Fn(&str) + Send + Sync>);
-
-impl StderrSink {
-    /// A sink that calls `take` for each line, on the task that reads stderr. `take` must not block.
-    pub fn new(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        let take = DropElsewhere::new(take);
-        Self(Arc::new(move |line: &str| take(line)))
-    }
-
-    /// Hands one line to the sink.
-    pub fn line(&self, line: &str) {
-        (self.0)(line);
-    }
-}
-
-impl fmt::Debug for StderrSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StderrSink")
-    }
-}
-
 /// A connection to one incarnation of a CLI.
 ///
 /// Dropping the connection, or its [`process`](Connection::process), ends the CLI and everything that it has started.
@@ -229,6 +210,14 @@ pub struct Connection {
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The CLI's process.
     pub process: Box<dyn Process>,
+}
+
+impl Connection {
+    /// Keeps a value until the process has been dropped, such as the files that the CLI was started with.
+    #[must_use]
+    pub fn keeping(self, value: impl Send + 'static) -> Self {
+        Self { process: Box::new(Keeping::new(self.process, value)), ..self }
+    }
 }
 
 impl fmt::Debug for Connection {
@@ -298,29 +287,6 @@ pub trait Process: Send + 'static {
     }
 }
 
-/// The way in which descendants of an incarnation are found; see [`Containment`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ContainedBy {
-    /// A control group (cgroup v2), and the mark.
-    Cgroup,
-    /// The variable `GREENROOM_INCARNATION` in the environment of each of them.
-    Mark,
-    /// The CLI's process group alone: a process that has left the group outlives the CLI.
-    Group,
-}
-
-/// A process of a CLI that outlived the CLI, or could not be ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Leftover {
-    /// The process id. If the process has ended, another process may have the id.
-    pub pid: u32,
-    /// The name of its program as the system shows it, at most 15 bytes.
-    pub name: String,
-}
-
 /// Tells which processes of a killed CLI still run. Outlives the [`Process`].
 #[derive(Clone, Default)]
 pub struct Leftovers(Option<Arc<dyn Fn() -> Option<Vec<Leftover>> + Send + Sync>>);
@@ -351,43 +317,5 @@ impl Leftovers {
 impl fmt::Debug for Leftovers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Leftovers")
-    }
-}
-
-/// The exit of a CLI process.
-///
-/// ```
-/// use greenroom::transport::Exit;
-///
-/// assert_eq!(Exit::Code(1).to_string(), "exited with code 1");
-/// assert_eq!(Exit::Signal(9).to_string(), "was ended by signal 9");
-/// assert!(Exit::Code(0).is_success());
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Exit {
-    /// Exited with this code.
-    Code(i32),
-    /// Killed by this signal.
-    Signal(i32),
-    /// Ended, and the system did not say how.
-    Unknown,
-}
-
-impl Exit {
-    /// True for exit code 0.
-    pub fn is_success(self) -> bool {
-        self == Exit::Code(0)
-    }
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Exit::Code(code) => write!(f, "exited with code {code}"),
-            Exit::Signal(signal) => write!(f, "was ended by signal {signal}"),
-            Exit::Unknown => f.write_str("is gone"),
-        }
     }
 }

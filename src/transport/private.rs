@@ -11,7 +11,6 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::keeping::Keeping;
 use super::{Channel, Connection, Launch, Transport};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
@@ -45,7 +44,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Makes the user the owner of the folder and everything in it.
 pub(crate) fn hand_to(user: Option<OsUser>, path: &Path) -> io::Result<()> {
-    let Some(OsUser { uid, gid }) = user else { return Ok(()) };
+    let Some(OsUser { uid, gid, .. }) = user else { return Ok(()) };
     if fs::symlink_metadata(path)?.is_dir() {
         for entry in fs::read_dir(path)? {
             hand_to(user, &entry?.path())?;
@@ -78,11 +77,11 @@ pub(crate) async fn open(
         Ok((launch, files))
     })
     .await?;
-    let mut connection = transport.open(launch).await?;
-    if let Some(files) = files {
-        connection.process = Box::new(Keeping::new(connection.process, files));
-    }
-    Ok(connection)
+    let connection = transport.open(launch).await?;
+    Ok(match files {
+        Some(files) => connection.keeping(files),
+        None => connection,
+    })
 }
 
 /// Moves JSON from arguments into files. Returns the folder of the files; `None` if there are none.

@@ -3,6 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
+/// Prefix of the ids of pushed notifications, whose acknowledgement by the CLI is ignored.
+pub(crate) const PUSH_PREFIX: &str = "push_";
+
 /// A control request.
 #[derive(Serialize)]
 pub(crate) struct OutRequest<'a, B: Serialize> {

@@ -35,12 +35,8 @@ pub(crate) enum Rpc {
         method: String,
         params: Option<Box<RawValue>>,
     },
-    /// An answer to a request of ours.
-    Response {
-        /// `None` if the response names no request.
-        id: Option<Box<RawValue>>,
-        outcome: Result<Box<RawValue>, RpcError>,
-    },
+    /// An answer. Servers send no requests, so it answers none.
+    Response,
     /// Not a JSON-RPC message.
     Malformed,
 }
@@ -77,13 +73,7 @@ impl Rpc {
         match (fields.method, id) {
             (Some(method), Some(id)) => Rpc::Request { id, method, params },
             (Some(method), None) => Rpc::Notification { method, params },
-            (None, id) if fields.result.is_some() || fields.error.is_some() => {
-                let outcome = match (fields.error, fields.result) {
-                    (Some(error), _) => Err(RpcError::read(error)),
-                    (None, result) => Ok(result.unwrap_or(RawValue::NULL).to_owned()),
-                };
-                Rpc::Response { id, outcome }
-            }
+            (None, _) if fields.result.is_some() || fields.error.is_some() => Rpc::Response,
             _ => Rpc::Malformed,
         }
     }
@@ -94,8 +84,7 @@ fn is_id(json: &str) -> bool {
     json.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
 }
 
-/// A JSON-RPC error. Handlers of resources return one to choose the error code; the CLI
-/// answers with one when it refuses a request of a tool server.
+/// A JSON-RPC error. Handlers of resources return one to choose the error code.
 ///
 /// ```
 /// use greenroom::mcp::RpcError;
@@ -147,11 +136,6 @@ impl RpcError {
         self
     }
 
-    /// Reads the error of a response. JSON of another shape becomes the text of an internal error.
-    fn read(raw: &RawValue) -> Self {
-        read_object(raw.get()).unwrap_or_else(|_| Self::internal(raw.get()))
-    }
-
     pub(crate) fn unknown_method(method: &str) -> Self {
         Self::new(METHOD_NOT_FOUND, format!("Method '{}' not supported", Short(method)))
     }
@@ -188,22 +172,6 @@ impl<'a, R: Serialize> RpcResponse<'a, R> {
 
     pub(crate) fn error(id: Option<&'a RawValue>, error: &'a RpcError) -> Self {
         Self { jsonrpc: "2.0", id, result: None, error: Some(error) }
-    }
-}
-
-/// A JSON-RPC request, to be written.
-#[derive(Debug, Serialize)]
-pub(crate) struct OutCall<'a, P: Serialize> {
-    jsonrpc: &'static str,
-    id: &'a str,
-    method: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    params: Option<P>,
-}
-
-impl<'a, P: Serialize> OutCall<'a, P> {
-    pub(crate) fn new(id: &'a str, method: &'a str, params: Option<P>) -> Self {
-        Self { jsonrpc: "2.0", id, method, params }
     }
 }
 
@@ -292,16 +260,9 @@ mod tests {
         assert!(matches!(parse(r#"{"id":0,"method":"ping"}"#), Rpc::Request { .. }));
         assert!(matches!(parse(r#"{"id":null,"method":"x"}"#), Rpc::Notification { .. }));
         assert!(matches!(parse(r#"{"method":"notifications/initialized"}"#), Rpc::Notification { .. }));
-        assert!(matches!(parse(r#"{"id":1,"result":{}}"#), Rpc::Response { outcome: Ok(_), id: Some(_) }));
-        assert!(matches!(
-            parse(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#),
-            Rpc::Response { outcome: Err(RpcError { code: -1, .. }), .. }
-        ));
-        // An id that the other side may use as well.
-        assert!(matches!(
-            parse(r#"{"id":0,"error":"odd"}"#),
-            Rpc::Response { outcome: Err(RpcError { code: -32603, .. }), .. }
-        ));
+        assert!(matches!(parse(r#"{"id":1,"result":{}}"#), Rpc::Response));
+        assert!(matches!(parse(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#), Rpc::Response));
+        assert!(matches!(parse(r#"{"id":0,"error":"odd"}"#), Rpc::Response));
         assert!(matches!(parse(r#"{"id":1}"#), Rpc::Malformed));
         assert!(matches!(parse(r#"[1]"#), Rpc::Malformed));
         assert!(matches!(parse("{\"id\":[1,\r2],\"method\":\"ping\"}"), Rpc::Malformed));

@@ -61,7 +61,7 @@ impl Declared {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            if path.is_dir() && name != "testkit" && name != "tests" {
+            if path.is_dir() && name != "tests" {
                 self.folder(&path);
             } else if name.ends_with(".rs") && name != "tests.rs" {
                 self.text(&std::fs::read_to_string(&path).unwrap());

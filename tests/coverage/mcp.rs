@@ -1,9 +1,9 @@
 //! Everything that the CLI and a tool server say to each other is there.
 
 use greenroom::mcp::{ResourceDef, ResourceTemplateDef};
-use greenroom::testkit::CliEnd;
 use greenroom::tool::{CallToolResult, Content, LogLevel, ServerHandle};
 use greenroom::{Json, NoArgs, Session, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::CliEnd;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 

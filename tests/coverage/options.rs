@@ -6,8 +6,8 @@ use std::sync::Arc;
 use greenroom::callback::DialogAnswer;
 use greenroom::hook::HookOutput;
 use greenroom::store::MemoryStore;
-use greenroom::testkit::Delivered;
 use greenroom::{Hook, Options, PermissionDecision, Session, SessionBuilder, ToolServer};
+use greenroom_testkit::Delivered;
 use serde_json::{Map, Value, json};
 
 use crate::common::{SOON, start_by_hand, stop, within};

@@ -48,7 +48,6 @@ pub(crate) fn calls() -> Vec<Call> {
         update_settings(SettingsFile::Local, json!({}));
         settings();
         rename_session("Sums");
-        set_color("blue");
         background_tasks();
         task_output("t1");
         seed_read_state("/a", 1);

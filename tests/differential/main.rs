@@ -28,7 +28,7 @@ mod wait;
 
 use std::path::Path;
 
-use greenroom::testkit::{Script, ScriptedModel};
+use greenroom_testkit::{Script, ScriptedModel};
 use serde_json::{Value, json};
 use tempfile::{Builder, TempDir};
 

@@ -9,12 +9,12 @@ use greenroom::options::SystemPrompt;
 use greenroom::requests::ContextDetail;
 use greenroom::session::Steered;
 use greenroom::sessions::{LocalSessions, Page, SessionInfo, SessionMessages};
-use greenroom::testkit::{ModelTurn, Script};
 use greenroom::tool::{CallToolResult, Content};
 use greenroom::{
     Hook, NoArgs, Options, PermissionDecision, PermissionMode, PermissionRequest, Prompt, SessionBuilder,
     ToolContext, ToolDef, ToolServer, hook, query,
 };
+use greenroom_testkit::{ModelTurn, Script};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

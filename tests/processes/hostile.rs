@@ -9,9 +9,9 @@ use crate::wait::{SOON, within};
 use futures_util::future::BoxFuture;
 use greenroom::options::{Restart, Timeouts};
 use greenroom::report::{ExitCause, InterruptedBy};
-use greenroom::testkit::{FakeCli, ModelTurn, Script, ScriptedCli};
 use greenroom::transport::{Connection, Exit, Launch, MemoryTransport, Transport};
 use greenroom::{ErrorKind, NoArgs, Outcome, Session, SessionBuilder, ToolServer, Turn};
+use greenroom_testkit::{FakeCli, ModelTurn, Script, ScriptedCli};
 use serde_json::json;
 
 const MIB: usize = 1 << 20;
@@ -337,5 +337,5 @@ async fn a_test_file_without_the_fake_cli_is_told_so() {
     let cli = FakeCli::play(script(0)).in_module("elsewhere");
     let error = within(SOON, hasty().transport(cli.transport()).start()).await.unwrap_err();
     assert!(error.to_string().contains("elsewhere::greenroom_fake_cli"), "{error}");
-    assert!(error.help().unwrap().contains("greenroom::fake_cli!()"), "{error:?}");
+    assert!(error.help().unwrap().contains("greenroom_testkit::fake_cli!()"), "{error:?}");
 }

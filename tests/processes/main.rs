@@ -38,4 +38,4 @@ fn locks() -> Option<std::path::PathBuf> {
     Some(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("locks"))
 }
 
-greenroom::fake_cli!();
+greenroom_testkit::fake_cli!();

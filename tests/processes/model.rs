@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use greenroom::testkit::{LeakCheck, MAX_REQUEST_BYTES, ModelRequest, ModelTurn, Script, ScriptedModel};
+use greenroom_testkit::{LeakCheck, MAX_REQUEST_BYTES, ModelRequest, ModelTurn, Script, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -428,7 +428,7 @@ fn a_host_of_many_sessions_has_one_spawner_and_one_exits_thread() {
         ours
     };
     // The threads that have looked for the CLI may take a moment to end.
-    found_by_thread("two threads", || (ours() == ["greenroom-cli", "greenroom-exits"]).then_some(()));
+    found_by_thread("two threads", || (ours() == ["greenroom-exits", "greenroom-start"]).then_some(()));
     host.signal_group(Signal::KILL);
     host.leaves_nothing();
 }

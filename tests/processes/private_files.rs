@@ -15,8 +15,8 @@ use crate::wait::found;
 use greenroom::options::{Delivery, EnvPolicy, ExternalServer, OsUser};
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{MemoryStore, SessionKey, SessionStore};
-use greenroom::testkit::ScriptedCli;
 use greenroom::{Session, SessionBuilder};
+use greenroom_testkit::ScriptedCli;
 use serde_json::json;
 
 const ID: &str = "9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7c44";
@@ -111,7 +111,7 @@ async fn secrets_are_in_private_files_that_are_removed_with_the_cli() {
 #[tokio::test]
 async fn the_files_go_when_the_cli_dies_and_the_next_one_gets_its_own() {
     let (session, end, mut listener) = start_by_hand(with_secrets()).await;
-    let file = |end: &greenroom::testkit::CliEnd| -> PathBuf {
+    let file = |end: &greenroom_testkit::CliEnd| -> PathBuf {
         end.launch().args.iter().find_map(|arg| arg.strip_prefix("--settings=")).unwrap().into()
     };
     let first = file(&end);
@@ -149,7 +149,7 @@ async fn a_start_that_fails_leaves_no_file() {
 }
 
 /// The folder that a session from a store is started with.
-async fn resumed_folder(builder: SessionBuilder) -> (Session, greenroom::testkit::CliEnd, PathBuf) {
+async fn resumed_folder(builder: SessionBuilder) -> (Session, greenroom_testkit::CliEnd, PathBuf) {
     let (transport, mut listener) = ScriptedCli::by_hand();
     let (session, end) = tokio::join!(within(SOON, builder.transport(transport).start()), async {
         let mut end = listener.accept().await;

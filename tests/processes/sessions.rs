@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use greenroom::options::{Containment, EnvPolicy, Restart, Timeouts};
 use greenroom::report::{Events, ExitCause, InterruptedBy};
-use greenroom::testkit::{Fault, Recorder};
 use greenroom::transport::{ChildProcess, ContainedBy, Exit};
 use greenroom::{
     Error, ErrorKind, Event, NoArgs, Options, Outcome, Session, SessionBuilder, ToolContext, ToolServer, Turn,
 };
+use greenroom_testkit::{Fault, Recorder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -13,11 +13,11 @@ use futures_util::future::BoxFuture;
 use greenroom::hook::HookOutput;
 use greenroom::options::{ExternalServer, McpRegistration};
 use greenroom::report::{ExitCause, InterruptedBy};
-use greenroom::testkit::{Fault, ModelRequest, ModelTurn, Script};
 use greenroom::transport::{ChildProcess, Connection, Exit, Launch, Transport};
 use greenroom::{
     ErrorKind, Event, Hook, NoArgs, Outcome, PermissionDecision, ToolContext, ToolDef, ToolServer,
 };
+use greenroom_testkit::{Fault, ModelRequest, ModelTurn, Script};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, ReadBuf};

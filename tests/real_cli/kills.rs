@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use greenroom::report::{Events, ExitCause, InterruptedBy};
-use greenroom::testkit::{ModelRequest, ModelTurn, Script, ScriptedModel};
 use greenroom::transport::{ChildProcess, Exit};
 use greenroom::{Event, NoArgs, Outcome, Session, ToolContext, ToolDef, ToolServer, Turn};
+use greenroom_testkit::{ModelRequest, ModelTurn, Script, ScriptedModel};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use greenroom::testkit::invariants::Violation;
-use greenroom::testkit::{Chaos, FaultMix, LeakCheck};
 use greenroom::{Session, ToolContext, ToolServer};
+use greenroom_testkit::invariants::Violation;
+use greenroom_testkit::{Chaos, FaultMix, LeakCheck};
 use serde_json::json;
 
 /// The bytes that are in use.

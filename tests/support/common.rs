@@ -3,8 +3,8 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 use greenroom::report::{Counters, Events};
-use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::{Event, Session, SessionBuilder};
+use greenroom_testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use serde_json::Value;
 
 use crate::timeline;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use greenroom::options::EnvPolicy;
-use greenroom::testkit::ScriptedModel;
 use greenroom::{Session, SessionBuilder};
+use greenroom_testkit::ScriptedModel;
 
 /// The real CLI's executable; `None` if there is none and there need not be one.
 pub(crate) fn real_cli() -> Option<PathBuf> {

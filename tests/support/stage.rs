@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use greenroom::report::Events;
-use greenroom::testkit::{ModelRequest, ModelTurn, Script, ScriptedModel, ToolResultSeen};
 use greenroom::transport::ChildProcess;
 use greenroom::{Event, NoArgs, Outcome, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{ModelRequest, ModelTurn, Script, ScriptedModel, ToolResultSeen};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::future::BoxFuture;
-use greenroom::testkit::Recorder;
 use greenroom::transport::{Connection, Conversations, Launch, Transport};
 use greenroom::{Event, SessionBuilder};
+use greenroom_testkit::Recorder;
 
 /// Number of the newest notes that are kept, for tests with many sessions.
 const NOTES: usize = 8;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::common::*;
 use greenroom::mcp::{ReadResource, ResourceDef};
-use greenroom::testkit::CliEnd;
 use greenroom::{NoArgs, PermissionDecision, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::CliEnd;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -38,7 +38,11 @@ impl Module {
         let mut found = Vec::new();
         for (_, rest) in self.code.match_indices(start).map(|(at, _)| self.code.split_at(at)) {
             let tree = rest[start.len()..].split(';').next().unwrap();
+            // Names of the crate of processes are declared there.
             for leaf in leaves(&tree.split_whitespace().collect::<Vec<_>>().join(" ")) {
+                if leaf[0] == "greenroom_process" {
+                    continue;
+                }
                 let mut base = self.path.clone();
                 let mut rest = leaf.as_slice();
                 while let Some(step @ ("crate" | "super" | "self")) = rest.first().map(String::as_str) {

@@ -32,12 +32,17 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The library's own code: no stand-ins, no tests, no comments.
+/// The sources of the libraries.
+const LIBRARIES: [&str; 4] =
+    ["src", "crates/greenroom-process/src", "crates/greenroom-testkit/src", "crates/greenroom-fleet/src"];
+
+/// The code of sessions and their processes: no tests, no comments.
 fn library() -> Vec<(String, String)> {
-    sources(&root().join("src"))
-        .into_iter()
+    LIBRARIES[..2]
+        .iter()
+        .flat_map(|library| sources(&root().join(library)))
         .map(|path| (path.strip_prefix(root()).unwrap().display().to_string(), path))
-        .filter(|(name, _)| !name.contains("testkit") && !name.contains("tests"))
+        .filter(|(name, _)| !name.contains("tests"))
         .map(|(name, path)| {
             let text = fs::read_to_string(path).unwrap();
             let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
@@ -56,10 +61,10 @@ fn no_limit_is_hidden_in_the_code() {
     let allowed = [
         "src/control/hook/definition.rs",
         "src/sessions/claim/file.rs",
-        "src/transport/process/environment.rs",
-        "src/transport/process/guardian/acknowledgements.rs",
-        "src/transport/process/guardian/boot_time.rs",
-        "src/transport/process/guardian/program.rs",
+        "crates/greenroom-process/src/environment.rs",
+        "crates/greenroom-process/src/guardian/acknowledgements.rs",
+        "crates/greenroom-process/src/guardian/boot_time.rs",
+        "crates/greenroom-process/src/guardian/program.rs",
     ];
     for (name, code) in library() {
         if name.starts_with("src/options/") || allowed.contains(&name.as_str()) {
@@ -86,7 +91,7 @@ fn no_send_is_ignored_in_silence_and_nothing_is_left_to_do() {
 
 #[test]
 fn every_file_of_the_library_says_what_it_is() {
-    for path in sources(&root().join("src")) {
+    for path in LIBRARIES.iter().flat_map(|library| sources(&root().join(library))) {
         let text = fs::read_to_string(&path).unwrap();
         let tests = path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests");
         assert!(tests || text.starts_with("//!"), "{} does not say what it is", path.display());

@@ -10,7 +10,7 @@ use crate::{root, sources};
 
 const PAGE: &str = "docs/promises.md";
 /// The tests of sessions.
-const SESSION: [&str; 2] = ["src", "tests"];
+const SESSION: [&str; 4] = ["src", "crates/greenroom-process/src", "crates/greenroom-testkit/src", "tests"];
 /// The tests of fleets.
 const FLEET: [&str; 3] =
     ["crates/greenroom-fleet/src", "crates/greenroom-fleet/tests", "examples/fleet/tests"];

@@ -123,7 +123,8 @@ fn every_event_has_a_row() {
 
 #[test]
 fn the_texts_in_troubleshooting_are_those_of_the_library() {
-    let files = sources(&root().join("src"));
+    let mut files = sources(&root().join("src"));
+    files.extend(sources(&root().join("crates/greenroom-process/src")));
     let source: String = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     // A text that goes on in the next line of the source.
     let parts: Vec<&str> = source.split("\\\n").collect();

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use greenroom::Session;
-//! use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+//! use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 //! use greenroom_fleet::backend::LocalBackend;
 //! use greenroom_fleet::{Fleet, FleetPrompt, Quota};
 //!

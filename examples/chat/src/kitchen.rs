@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use greenroom::testkit::{ModelTurn, Script};
 use greenroom::{ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{ModelTurn, Script};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run -p chat -- --cli claude --live  # with the real model, on your account
 //! cargo run -p chat                         # with a scripted model: needs only Rust
-//! cargo run -p chat -- --script FILE        # with a script of yours: the JSON of `greenroom::testkit::Script`
+//! cargo run -p chat -- --script FILE        # with a script of yours: the JSON of `greenroom_testkit::Script`
 //! ```
 //!
 //! `/help` lists the commands and the keys. You can type while the model works: your line waits for the answer. The
@@ -37,7 +37,7 @@ use std::io::Read;
 
 use greenroom::Session;
 use greenroom::options::SystemPrompt;
-use greenroom::testkit::Script;
+use greenroom_testkit::Script;
 use tokio::sync::mpsc;
 
 use crate::commands::Command;

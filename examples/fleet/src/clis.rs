@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::transport::MemoryTransport;
 use greenroom_fleet::Name;
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 
 pub(crate) struct Clis {
     pace: Duration,

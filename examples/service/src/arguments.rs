@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use greenroom::options::EnvPolicy;
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};
 use serde_json::json;
 use service::Connect;
 use tempfile::TempDir;

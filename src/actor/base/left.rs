@@ -28,7 +28,7 @@ impl LeftProcesses {
         let all = lock(&self.0).clone();
         let left = ask(all, limit).await;
         let known: BTreeMap<_, _> =
-            left.iter().flatten().flatten().map(|Leftover { pid, name }| (*pid, name.as_str())).collect();
+            left.iter().flatten().flatten().map(|Leftover { pid, name, .. }| (*pid, name.as_str())).collect();
         let names: Vec<_> = known.iter().take(MOST).map(|(pid, name)| format!("{pid} ({name})")).collect();
         let names = names.join(", ");
         let is_known = left.iter().all(Option::is_some);

@@ -91,13 +91,13 @@ impl Actor for Callbacks {
             CallbacksMessage::Tick => state.tick(),
             CallbacksMessage::Stop => {
                 let limit = state.shared.options().timeouts.child_stop / 2;
-                Box::pin(state.handlers.stop(limit, &state.shared.killed)).await;
+                Box::pin(state.handlers.stop(limit, &state.shared.ending.killed)).await;
                 myself.stop(None);
             }
             CallbacksMessage::Snapshot(reply) => {
                 respond(reply, CallbacksSnapshot { in_flight: state.handlers.running().count() });
             }
-            #[cfg(feature = "testkit")]
+            #[cfg(feature = "testing")]
             CallbacksMessage::Panic => panic!("a fault was injected into the callbacks"),
         }
         Ok(())
@@ -121,7 +121,7 @@ impl CallbacksState {
                     return;
                 };
                 let (limit, asked) = (timeouts.permission, request.clone());
-                let understands = shared.understands();
+                let understands = shared.cli.understands();
                 let tool_use_id = request.tool_use_id.clone();
                 let questions =
                     handlers.question.as_ref().and_then(|handler| Some((handler, request.read_questions()?)));

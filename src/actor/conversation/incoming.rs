@@ -17,7 +17,7 @@ impl ConversationState {
         let mut pieces = Vec::new();
         for message in messages {
             let is_piece = matches!(message, Message::StreamEvent(_));
-            if is_piece && epoch > self.ended_epoch && !self.is_held() {
+            if is_piece && !self.cli.has_ended(epoch) && !self.is_held() {
                 pieces.push(message);
             } else {
                 self.pieces(std::mem::take(&mut pieces));
@@ -49,7 +49,7 @@ impl ConversationState {
     pub(super) fn message(&mut self, message: Message) {
         self.heard();
         self.capture(&message);
-        self.shared.note_message(&message);
+        self.shared.cli.note_message(&message);
         self.failure.note(&message);
         let end = self.watch(&message);
         self.run.message(&message, Instant::now());

@@ -38,9 +38,11 @@ use crate::error::{ErrorKind, Result};
 use crate::requests::{CancelledMessage, InterruptReceipt, Reply};
 use crate::wire::envelope::empty_object;
 
-/// The cancels that the CLI has not answered.
+/// The interrupts and cancels that the CLI has not answered.
 pub(super) struct Cancels {
     unanswered: Vec<Cancelling>,
+    /// Tasks that ask the CLI to interrupt what it does.
+    interrupts: Vec<Task>,
     /// Number of cancels so far; numbers the next one.
     number: u64,
     /// Given to every turn.
@@ -70,7 +72,7 @@ impl CancelTurn for Canceller {
 impl Cancels {
     pub(super) fn new(conversation: &ActorRef<ConversationMessage>) -> Self {
         let canceller = Arc::new(Canceller(conversation.clone()));
-        Self { unanswered: Vec::new(), number: 0, canceller }
+        Self { unanswered: Vec::new(), interrupts: Vec::new(), number: 0, canceller }
     }
 
     pub(super) fn are_unanswered(&self) -> bool {
@@ -169,8 +171,8 @@ impl ConversationState {
         if cancel_queued {
             body["cancel_queued"] = true.into();
         }
-        self.interrupts.retain(|task| !task.is_finished());
-        self.interrupts.push(Task::spawn(async move {
+        self.cancels.interrupts.retain(|task| !task.is_finished());
+        self.cancels.interrupts.push(Task::spawn(async move {
             let asked = ask(&shared, body, limit).await;
             if asked.is_err() {
                 // A conversation that has ended has no turn.
@@ -230,7 +232,7 @@ async fn ask_until(shared: &Shared, epoch: u64, body: Value, deadline: Instant) 
             Err(error)
                 if error.kind() == ErrorKind::NotReady
                     && Instant::now() < deadline
-                    && shared.outbound_of(epoch).is_some() =>
+                    && shared.cli.outbound_of(epoch).is_some() =>
             {
                 // Waits for the next router, or until the deadline.
                 tokio::time::timeout_at(deadline, routers.changed()).await.ok();

@@ -109,7 +109,7 @@ impl ConversationState {
     }
 
     fn limit_passed(&mut self, limit: Limit) {
-        let Some(epoch) = self.ready_epoch.filter(|_| self.running.is_some()) else { return };
+        let Some(epoch) = self.cli.ready_epoch().filter(|_| self.running.is_some()) else { return };
         let timeouts = &self.shared.options().timeouts;
         let (name, passed) = match limit {
             Limit::Turn => ("turn", timeouts.turn.unwrap_or_default()),

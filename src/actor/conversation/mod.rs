@@ -18,6 +18,7 @@
 //! ```
 //!
 //! - here: the actor, and prompts on their way to the CLI
+//! - [`cli`]: which incarnation takes prompts
 //! - [`queue`]: prompts that wait for their turn
 //! - [`incoming`]: messages of the CLI
 //! - [`results`]: which result ends a turn
@@ -33,6 +34,7 @@
 //! policy: temporary and significant. When the conversation ends, the session fails, because no other actor knows which
 //! prompts were accepted.
 
+mod cli;
 pub(crate) mod early;
 mod ending;
 mod incoming;
@@ -63,6 +65,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::prompt::Prompt;
 use crate::report::failure::FailureSigns;
 use crate::report::{ConversationSnapshot, Event};
+use cli::CliState;
 use interrupt::Cancels;
 use limits::{IdleLimit, TurnLimits};
 use queue::{PromptQueue, Queued, TurnHistory};
@@ -82,8 +85,7 @@ pub(crate) struct ConversationState {
     shared: Arc<Shared>,
     session: ActorRef<SessionMessage>,
     myself: ActorRef<ConversationMessage>,
-    /// The epoch of the incarnation that takes prompts; `None` while there is none.
-    ready_epoch: Option<u64>,
+    cli: CliState,
     queue: PromptQueue,
     running: Option<RunningTurn>,
     /// Messages into the running turn whose outcome is not known yet.
@@ -93,14 +95,8 @@ pub(crate) struct ConversationState {
     ceiling: Option<Task>,
     /// Stops the session when it was idle for too long; `None` while it has work, and without that limit.
     idle: Option<IdleLimit>,
-    /// Tasks that ask the CLI to interrupt what it does.
-    interrupts: Vec<Task>,
     cancels: Cancels,
     draining: bool,
-    /// The newest incarnation that has ended. Messages of ended incarnations are dropped.
-    ended_epoch: u64,
-    /// Whether the current CLI tells the lifecycle of prompts (`command_lifecycle`).
-    tells_lifecycle: bool,
     limits: TurnLimits,
     failure: FailureSigns,
     store_barrier: StoreBarrier,
@@ -142,17 +138,14 @@ impl Actor for Conversation {
             run: RunTracker::new(shared.options().timeouts.run_ceiling),
             shared,
             session,
-            ready_epoch: None,
+            cli: CliState::default(),
             queue: PromptQueue::default(),
             running: None,
             steering: VecDeque::new(),
             ceiling: None,
             idle: None,
-            interrupts: Vec::new(),
             cancels: Cancels::new(&myself),
             draining: false,
-            ended_epoch: 0,
-            tells_lifecycle: false,
             limits: TurnLimits::new(),
             failure: FailureSigns::default(),
             store_barrier: StoreBarrier::default(),
@@ -214,7 +207,7 @@ impl Actor for Conversation {
             }
             ConversationMessage::IdleTick => state.idle_tick(),
             ConversationMessage::Snapshot(reply) => respond(reply, state.snapshot()),
-            #[cfg(feature = "testkit")]
+            #[cfg(feature = "testing")]
             ConversationMessage::Panic => panic!("a fault was injected into the conversation"),
         }
         Ok(())
@@ -224,7 +217,7 @@ impl Actor for Conversation {
 impl ConversationState {
     /// Checks that one more prompt may wait, and returns its length.
     fn admit(&self, prompt: &Prompt) -> Result<usize> {
-        if self.draining || self.shared.refuses_prompts() {
+        if self.draining || self.shared.ending.refuses_prompts() {
             return Err(Error::new(
                 ErrorKind::Stopped,
                 "the session is stopping and accepts no more prompts",
@@ -254,9 +247,9 @@ impl ConversationState {
     /// The queue of the incarnation that takes prompts. `None` while there is none, or when the incarnation has ended
     /// and its end is still to be told.
     fn outbound(&mut self) -> Option<Outbound> {
-        let outbound = self.shared.outbound_of(self.ready_epoch?);
+        let outbound = self.shared.cli.outbound_of(self.cli.ready_epoch()?);
         if outbound.is_none() {
-            self.ready_epoch = None;
+            self.cli.queue_closed();
         }
         outbound
     }
@@ -280,7 +273,7 @@ impl ConversationState {
         let line = queued.prompt.line(&queued.uuid, self.shared.options().verbatim_prompts);
         if outbound.send_prompt(line.to_string().into_bytes()).is_err() {
             // The incarnation has just ended: the prompt was not written, and waits for the next one.
-            self.ready_epoch = None;
+            self.cli.queue_closed();
             self.queue.push_front(queued);
             return;
         }

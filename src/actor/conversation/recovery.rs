@@ -15,10 +15,7 @@ use crate::wire::message::{CommandLifecycle, CommandState};
 
 impl ConversationState {
     pub(super) fn cli_ended(&mut self, epoch: u64, cause: Option<ExitCause>) {
-        self.ended_epoch = self.ended_epoch.max(epoch);
-        if self.ready_epoch.is_some_and(|ready| ready <= epoch) {
-            self.ready_epoch = None;
-        }
+        self.cli.ended(epoch);
         self.run.restarted();
         self.cancels.end_with_cli(epoch);
         self.steering_ends_with_cli(cause.as_ref());
@@ -30,7 +27,7 @@ impl ConversationState {
             self.queue_again(attempt, cause);
         }
         let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
-        let outcome = match (cause, limit, self.shared.failed.get()) {
+        let outcome = match (cause, limit, self.shared.ending.failed()) {
             (Some(_), None, _) if cancelled => Outcome::Interrupted { by: InterruptedBy::User, result: None },
             (Some(_), Some(by), _) => Outcome::Interrupted { by, result: None },
             (Some(cause), None, _) => {
@@ -105,9 +102,9 @@ impl ConversationState {
 
     /// Notes what a message says about the running prompt, and returns the end of the turn if the message ends it.
     pub(super) fn watch(&mut self, message: &Message) -> Option<TurnEnd> {
-        self.tells_lifecycle |= matches!(message, Message::CommandLifecycle(_));
+        self.cli.message(message);
         self.watch_steering(message);
-        let end = self.running.as_mut()?.watch.message(message, self.tells_lifecycle);
+        let end = self.running.as_mut()?.watch.message(message, self.cli.tells_lifecycle());
         self.confirm_offer();
         self.write_steering();
         end

@@ -107,7 +107,9 @@ impl ConversationState {
             && self.running.as_ref().is_some_and(|running| {
                 let not_begun = running.watch.progress() == PromptProgress::Written;
                 // The interrupt of a cancel that is still to be written would hit the message.
-                !running.cancelled && self.ready_epoch.is_some() && (self.tells_lifecycle || not_begun)
+                !running.cancelled
+                    && self.cli.ready_epoch().is_some()
+                    && (self.cli.tells_lifecycle() || not_begun)
             });
         if !steerable {
             let turn = self.prompt(prompt)?;
@@ -133,7 +135,7 @@ impl ConversationState {
         let begun =
             self.running.as_ref().is_none_or(|running| running.watch.progress() > PromptProgress::Written);
         match self.outbound() {
-            Some(outbound) if self.tells_lifecycle => {
+            Some(outbound) if self.cli.tells_lifecycle() => {
                 let verbatim = self.shared.options().verbatim_prompts;
                 for pending in
                     self.steering.iter_mut().filter(|pending| pending.state == SteeringState::Unwritten)
@@ -141,7 +143,7 @@ impl ConversationState {
                     let line = pending.prompt.line(&pending.uuid, verbatim);
                     if outbound.send(line.to_string().into_bytes()).is_err() {
                         // The incarnation has just ended: unwritten messages wait for the next one.
-                        self.ready_epoch = None;
+                        self.cli.queue_closed();
                         return;
                     }
                     pending.state = SteeringState::Written;
@@ -306,8 +308,8 @@ impl ConversationState {
 
     fn end_of_session(&self) -> Error {
         self.shared
-            .failed
-            .get()
+            .ending
+            .failed()
             .cloned()
             .unwrap_or_else(|| Error::new(ErrorKind::Stopped, "the session was stopped during the turn"))
     }

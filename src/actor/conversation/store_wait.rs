@@ -55,7 +55,8 @@ impl ConversationState {
         let Some(running) = &self.running else { return false };
         self.store_barrier.held.iter().flatten().any(|event| match event {
             CliEvent::Message { epoch, message } => {
-                *epoch > self.ended_epoch && running.watch.ends_with(message, self.tells_lifecycle).is_some()
+                !self.cli.has_ended(*epoch)
+                    && running.watch.ends_with(message, self.cli.tells_lifecycle()).is_some()
             }
             CliEvent::LineLost { .. } | CliEvent::Ready { .. } | CliEvent::Ended { .. } => false,
         })
@@ -68,7 +69,7 @@ impl ConversationState {
 
     /// Handles an event, now or when the store has taken what came before it.
     pub(super) fn cli_event(&mut self, event: CliEvent) {
-        if self.shared.is_killed() {
+        if self.shared.ending.is_killed() {
             // A fenced session tells no result: the store lacks what was said last.
             if let CliEvent::Ended { epoch, .. } = event {
                 self.drop_held();
@@ -100,15 +101,14 @@ impl ConversationState {
     /// Whether the event ends the running turn. Every result counts: it may end a turn of the CLI's own.
     fn gives_outcome(&self, event: &CliEvent) -> bool {
         match event {
-            CliEvent::Message { epoch, .. } if *epoch <= self.ended_epoch => false,
+            CliEvent::Message { epoch, .. } if self.cli.has_ended(*epoch) => false,
             CliEvent::Message { message, .. } if message.kind() == "result" => true,
             CliEvent::Message { message: Message::CommandLifecycle(lifecycle), .. } => {
                 self.outcome_without_result(lifecycle).is_some()
             }
-            CliEvent::Message { message, .. } => self
-                .running
-                .as_ref()
-                .is_some_and(|running| running.watch.ends_with(message, self.tells_lifecycle).is_some()),
+            CliEvent::Message { message, .. } => self.running.as_ref().is_some_and(|running| {
+                running.watch.ends_with(message, self.cli.tells_lifecycle()).is_some()
+            }),
             CliEvent::LineLost { .. } | CliEvent::Ready { .. } => false,
             CliEvent::Ended { cause, .. } => {
                 let waited_for = self.running.as_ref().is_some_and(|running| running.turn.is_some());
@@ -119,7 +119,7 @@ impl ConversationState {
 
     /// The store has taken everything before the first event that waits.
     pub(super) fn mirrored(&mut self, number: u64) {
-        if number != self.store_barrier.number || self.shared.is_killed() {
+        if number != self.store_barrier.number || self.shared.ending.is_killed() {
             return;
         }
         let mut held = self.store_barrier.held.take().unwrap_or_default().into_iter();
@@ -139,7 +139,7 @@ impl ConversationState {
 
     /// Handles all events that wait, without the store.
     pub(super) fn release_all(&mut self) {
-        if self.shared.is_killed() {
+        if self.shared.ending.is_killed() {
             return self.drop_held();
         }
         self.store_barrier.number += 1;
@@ -164,19 +164,18 @@ impl ConversationState {
     fn take(&mut self, event: CliEvent) {
         match event {
             CliEvent::Message { epoch, message } => {
-                if epoch > self.ended_epoch {
+                if !self.cli.has_ended(epoch) {
                     self.message(message);
                 }
             }
             CliEvent::LineLost { epoch, reason } => {
-                if let Some(running) = self.running.as_mut().filter(|_| epoch > self.ended_epoch) {
+                if let Some(running) = self.running.as_mut().filter(|_| !self.cli.has_ended(epoch)) {
                     running.watch.line_lost(reason);
                     self.maybe_taken();
                 }
             }
             CliEvent::Ready { epoch } => {
-                self.ready_epoch = Some(epoch);
-                self.tells_lifecycle = false;
+                self.cli.ready(epoch);
                 self.run.restarted();
                 self.next();
                 // The limit of an idle session begins with its first CLI.

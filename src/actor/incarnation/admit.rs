@@ -229,12 +229,12 @@ impl Admitter {
         None
     }
 
-    /// Whether a request comes through above the limits: a message that ends a call, or that a call waits for, which is
-    /// served at once; and a request that gets no answer.
+    /// Whether a request comes through above the limits: a message that may end a call, which is served at once; and a request that
+    /// gets no answer.
     fn passes_full(&self, body: &InboundBody) -> bool {
         match body {
             InboundBody::Mcp { message: McpMessage::Rpc(rpc), .. } => {
-                matches!(rpc, Rpc::Notification { .. } | Rpc::Response { .. })
+                matches!(rpc, Rpc::Notification { .. })
             }
             InboundBody::Unserved(UnservedRequest::Silent { .. }) => true,
             InboundBody::Callback(CallbackRequest::Dialog { kind, .. }) => {

@@ -55,7 +55,7 @@ impl IncarnationTask {
         }
         // An answer that `Reply` cannot read has nothing for `InitializeAnswer` either.
         if let Ok(info) = Reply::read("initialize", raw) {
-            shared.note_server_info(info);
+            shared.cli.note_info(info);
         }
         if let Some(message) = answer.unfit(&shared.spec) {
             return Err(refused(message));
@@ -169,7 +169,7 @@ impl IncarnationTask {
     /// Sends again what was set at run time. Fails if a setting is lost without which the CLI would do what it was told
     /// not to do, or do it elsewhere.
     async fn set_again(&mut self, open: &mut OpenIncarnation, deadline: Instant) -> Result<(), PortEnd> {
-        for body in self.arguments.shared.settings() {
+        for body in self.arguments.shared.settings.made() {
             let reason = match self.ask(open, &body, deadline).await? {
                 Ok(raw) => {
                     let answer = serde_json::from_str(raw.get()).unwrap_or_default();

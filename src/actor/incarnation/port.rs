@@ -13,7 +13,7 @@ pub(crate) use super::run::PortArguments;
 use super::run::{Command, IncarnationTask};
 use crate::actor::base::reply::respond;
 use crate::actor::base::task::Task;
-use crate::actor::messages::port::{OpenCli, PortEnd, PortMessage};
+use crate::actor::messages::port::{OpenCli, PortMessage};
 use crate::report::CliSnapshot;
 
 pub(crate) struct CliPort;
@@ -80,13 +80,12 @@ impl Actor for CliPort {
             }
             PortMessage::Shutdown => drop(state.command.send_replace(Command::ShutDown)),
             PortMessage::GiveUp(reason) => drop(state.command.send_replace(Command::GiveUp(reason))),
-            PortMessage::Ended(PortEnd::Asked) => myself.stop(None),
-            PortMessage::Ended(end) => return Err(Box::new(end)),
+            PortMessage::Ended => myself.stop(None),
             PortMessage::Snapshot(reply) => {
                 let messages = state.progress.cli().map(|cli| cli.messages.clone());
                 respond(reply, (state.snapshot(), messages));
             }
-            #[cfg(feature = "testkit")]
+            #[cfg(feature = "testing")]
             PortMessage::Panic => panic!("a fault was injected into the CLI port"),
         }
         Ok(())

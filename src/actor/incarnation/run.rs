@@ -10,14 +10,14 @@
 //!          (always: every process is killed and reaped)       ended: Asked
 //! ```
 //!
-//! When the session is killed (`Shared::killed`), every state goes to SIGKILL at once, and ends as `Asked`.
+//! When the session is killed (`Ending::killed`), every state goes to SIGKILL at once, and ends as `Asked`.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use ractor::ActorRef;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::evidence::ExitEvidence;
@@ -44,6 +44,8 @@ pub(crate) struct PortArguments {
     pub(crate) epoch: u64,
     pub(crate) resume: Resume,
     pub(crate) channels: Channels,
+    /// Gets the end of the incarnation.
+    pub(crate) ended: oneshot::Sender<PortEnd>,
 }
 
 /// The task of one incarnation.
@@ -99,22 +101,23 @@ impl IncarnationTask {
         Self { arguments, port, commands, stderr: StderrTail::default() }
     }
 
-    /// Runs the incarnation, and tells the port how it ended.
+    /// Runs the incarnation, tells the supervisor how it ended, and the port that it ended.
     pub(super) async fn live(mut self) {
         // A transport is code of the application: its panic ends the incarnation, and must not leave the port waiting.
         let end = AssertUnwindSafe(self.run()).catch_unwind().await.unwrap_or_else(|panic| {
             let reason = format!("its transport, or the port itself, panicked: {}", panic_text(&*panic));
             PortEnd::Died(ExitCause::Port { reason })
         });
-        // A port that has ended was killed: the supervisor knows.
-        self.port.cast(PortMessage::Ended(end)).ok();
+        // The supervisor may have ended, and a port that has ended was killed.
+        self.arguments.ended.send(end).ok();
+        self.port.cast(PortMessage::Ended).ok();
     }
 
     async fn run(&mut self) -> PortEnd {
         let started = Instant::now();
         let timeouts = &self.arguments.shared.options().timeouts;
         let (limit, reap) = (timeouts.start, timeouts.reap);
-        let killed = self.arguments.shared.killed.clone();
+        let killed = self.arguments.shared.ending.killed.clone();
         if killed.is_cancelled() {
             return PortEnd::Asked;
         }
@@ -199,10 +202,9 @@ impl IncarnationTask {
         let (pid, contained_by) = (connection.process.pid(), connection.process.contained_by());
         let resumes = resume.session_id().map(str::to_owned);
         let identity = connection.process.identity();
-        // Before the event, whose receiver may ask for it.
-        shared.process.set(identity.clone());
+        // Before the event, whose receiver may ask for the process.
+        shared.cli.opened(outbound.clone(), identity.clone());
         shared.emit(Event::CliStarted { epoch: *epoch, pid, process: identity, resumes });
-        shared.outbound_opened(outbound.clone());
         let evidence = Arc::new(ExitEvidence::default());
         let (feeder, task) = MessageFeeder::new(shared, *epoch, conversation, evidence.clone());
         let cli = OpenCli { outbound: outbound.clone(), pid, contained_by, messages: feeder.handle() };
@@ -309,7 +311,7 @@ impl IncarnationTask {
             None if in_time && !leftovers.can_be_asked() => {}
             Some(processes) if processes.is_empty() => {}
             processes => {
-                shared.left.add(leftovers);
+                shared.ending.left.add(leftovers);
                 shared.emit(Event::LeftoversRemain { epoch, processes: processes.unwrap_or_default() });
             }
         }

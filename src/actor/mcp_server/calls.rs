@@ -229,7 +229,7 @@ impl ServerState {
     ) -> ServerCall {
         let caller = CallPeer {
             pending: pending.clone(),
-            link: self.link.0.clone(),
+            link: self.link.clone(),
             generation: self.generation,
             is_tool: true,
             blocks: false,

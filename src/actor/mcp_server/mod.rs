@@ -18,12 +18,11 @@
 //! - [`calls`]: calls and other requests, from their arrival to their answer
 //! - [`index`]: calls by their JSON-RPC id
 //! - [`making`]: making and replacing the state, and the calls that wait for it
-//! - [`peer`], [`outgoing`]: notifications and requests to the CLI
+//! - [`peer`]: notifications to the CLI
 
 mod calls;
 mod index;
 mod making;
-pub(crate) mod outgoing;
 mod peer;
 
 use std::sync::Arc;
@@ -35,7 +34,7 @@ use tokio::time::Instant;
 
 use self::index::RpcIndex;
 use self::making::Making;
-use self::peer::{CallPeer, Link, OutboundPeer, OwnLink};
+use self::peer::{CallPeer, Link, OutboundPeer};
 use super::base::deadlines::{Deadlines, millis};
 use super::base::reply::{respond, telling};
 use super::base::restart_window::RestartWindow;
@@ -80,7 +79,7 @@ pub(crate) struct ServerState {
     /// Number of states made or tried so far, also by the actors before.
     generations: Arc<AtomicU32>,
     generation: u32,
-    link: OwnLink,
+    link: Arc<Link>,
     /// The epoch of the last CLI that was ready.
     ready_epoch: Option<u64>,
     session: Box<dyn Service>,
@@ -134,12 +133,12 @@ impl Actor for McpServer {
         spec.registry.wake_with(telling(&myself, || ServerMessage::Changed));
         let ending = format!("MCP server '{}' has ended", spec.name);
         let generation = making::next_generation(&generations);
-        let link = Arc::new(Link { shared: shared.clone(), spec: spec.clone(), generation });
+        let link = Arc::new(Link { shared: shared.clone(), spec: spec.clone() });
         let mut state = ServerState {
             handlers: HandlerTasks::new(shared.options().timeouts.cancel_grace, ending),
             panics: RestartWindow::new(shared.options().restarts.panics.clone(), fastrand::Rng::with_seed(0)),
             session: service(&spec),
-            link: OwnLink(link),
+            link,
             ready_epoch: None,
             shared,
             myself,
@@ -186,7 +185,7 @@ impl Actor for McpServer {
                 myself.stop(None);
             }
             ServerMessage::Snapshot(reply) => respond(reply, state.snapshot()),
-            #[cfg(feature = "testkit")]
+            #[cfg(feature = "testing")]
             ServerMessage::Panic => panic!("a fault was injected into MCP server '{}'", state.spec.name),
         }
         Ok(())
@@ -235,10 +234,8 @@ impl ServerState {
                 Serving::Ready(_) => self.run(answer, run),
                 _ => self.not_ready(answer, HandlerRequest::Run(run)),
             },
-            ServiceStep::Answered { id, outcome } => {
-                if !self.shared.outgoing.answered(&self.spec.name, &id, outcome) {
-                    self.shared.counting.unmatched_responses.one();
-                }
+            ServiceStep::Unasked => {
+                self.shared.counting.unmatched_responses.one();
                 answer.pending().mcp_ack();
             }
         }
@@ -246,8 +243,8 @@ impl ServerState {
 
     /// Another CLI is ready. It knows the lists that it was told in the manifest.
     fn cli_ready(&mut self, epoch: u64) {
-        let Some(outbound) = self.shared.outbound_of(epoch) else { return };
-        let peer = OutboundPeer { outbound, link: Arc::downgrade(&self.link.0) };
+        let Some(outbound) = self.shared.cli.outbound_of(epoch) else { return };
+        let peer = OutboundPeer { outbound, link: Arc::downgrade(&self.link) };
         self.spec.registry.meet(Arc::new(peer));
         self.ready_epoch = Some(epoch);
         self.session.opened();
@@ -261,7 +258,7 @@ impl ServerState {
             instance.refresh(self.session.lists());
         }
         // The next CLI knows from its start.
-        let outbound = self.ready_epoch.and_then(|epoch| self.shared.outbound_of(epoch));
+        let outbound = self.ready_epoch.and_then(|epoch| self.shared.cli.outbound_of(epoch));
         let Some(outbound) = outbound else { return };
         for method in news {
             match peer::notification(&self.spec.name, method, None) {
@@ -281,10 +278,9 @@ impl ServerState {
 
     /// Ends the handlers, and then the state, whose drop is code of the application.
     async fn stop(&mut self) {
-        self.link.end();
         self.handlers.set_abort_text(format!("MCP server '{}' was stopped", self.spec.name));
         let shared = self.shared.clone();
-        self.handlers.stop(shared.options().timeouts.child_stop / 2, &shared.killed).await;
+        self.handlers.stop(shared.options().timeouts.child_stop / 2, &shared.ending.killed).await;
         if let Serving::Ready(instance) = std::mem::replace(&mut self.serving, Serving::Ended) {
             instance.end().await;
         }
@@ -316,7 +312,6 @@ impl ServerState {
             calls,
             blocking: self.blocking.running(),
             abandoned: self.blocking.abandoned(),
-            requests: self.shared.outgoing.of(&self.spec.name),
             mcp_sessions: self.session.sessions(),
         }
     }

@@ -20,7 +20,7 @@ pub(crate) enum CallbacksMessage {
     Tick,
     Stop,
     Snapshot(oneshot::Sender<CallbacksSnapshot>),
-    #[cfg(feature = "testkit")]
+    #[cfg(feature = "testing")]
     Panic,
 }
 

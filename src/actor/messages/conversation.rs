@@ -98,7 +98,7 @@ pub(crate) enum ConversationMessage {
     /// The session may have been without work for too long.
     IdleTick,
     Snapshot(oneshot::Sender<ConversationSnapshot>),
-    #[cfg(feature = "testkit")]
+    #[cfg(feature = "testing")]
     Panic,
 }
 

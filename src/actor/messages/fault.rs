@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A part of a session to break with [`Session::inject`](crate::Session::inject). Each variant says what follows.
 ///
 /// ```
-/// use greenroom::testkit::Fault;
+/// use greenroom::testing::Fault;
 ///
 /// fn hurt(session: &greenroom::Session) {
 ///     session.inject(Fault::PanicRouter);

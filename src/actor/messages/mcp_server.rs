@@ -36,7 +36,7 @@ pub(crate) enum ServerMessage {
     /// Ends the handlers, and then the actor.
     Stop,
     Snapshot(oneshot::Sender<ServerSnapshot>),
-    #[cfg(feature = "testkit")]
+    #[cfg(feature = "testing")]
     Panic,
 }
 

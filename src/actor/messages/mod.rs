@@ -2,7 +2,7 @@
 
 pub(crate) mod callbacks;
 pub(crate) mod conversation;
-#[cfg(feature = "testkit")]
+#[cfg(feature = "testing")]
 pub(crate) mod fault;
 pub(crate) mod inbound;
 pub(crate) mod mcp_server;

@@ -7,7 +7,7 @@ use crate::actor::incarnation::feeder::FeederHandle;
 use crate::actor::incarnation::initialize::Channels;
 use crate::actor::outbound::Outbound;
 use crate::report::{CliSnapshot, ExitCause};
-use crate::transport::{Channel, ContainedBy};
+use crate::transport::ContainedBy;
 
 /// The messages of the port.
 pub(crate) enum PortMessage {
@@ -15,15 +15,15 @@ pub(crate) enum PortMessage {
     Opened(OpenCli),
     /// The CLI has answered `initialize`.
     Ready { version: Option<String> },
-    /// The incarnation has ended; nothing of it is left.
-    Ended(PortEnd),
+    /// The incarnation has ended, and its end was told to the supervisor. Nothing of it is left.
+    Ended,
     /// End the CLI in order.
     Shutdown,
     /// End the CLI at once: it does not do what it was told.
     GiveUp(String),
     /// Report the incarnation's state. The asker waits for the messages of the flush before it asks the conversation.
     Snapshot(oneshot::Sender<(CliSnapshot, Option<FeederHandle>)>),
-    #[cfg(feature = "testkit")]
+    #[cfg(feature = "testing")]
     Panic,
 }
 
@@ -37,27 +37,15 @@ pub(crate) struct OpenCli {
     pub(crate) messages: FeederHandle,
 }
 
-/// The end of an incarnation; the error with which the port's actor fails, unless the end was asked for.
-#[derive(Clone, Debug, thiserror::Error)]
+/// The end of an incarnation.
+#[derive(Clone, Debug)]
 pub(crate) enum PortEnd {
     /// The end was asked for.
-    #[error("the CLI was asked to end")]
     Asked,
     /// The CLI ended by itself, or was ended because it did not do what it was told.
-    #[error("{0}")]
     Died(ExitCause),
     /// The CLI exited with a failure code right after the error result that announced it: on purpose, not a crash.
-    #[error("{0}")]
     AfterErrorResult(ExitCause),
     /// The CLI ignored a part of `initialize`. The next incarnation is told through these channels.
-    #[error("the CLI takes no {} from `initialize`", ignored(.0))]
     Reregister(Channels),
-}
-
-/// The fields of `initialize` that a CLI ignores if it needs these channels.
-fn ignored(channels: &Channels) -> &'static str {
-    match channels.private {
-        Channel::Arguments => "settings, servers or plugins",
-        Channel::Initialize => "servers",
-    }
 }

@@ -53,7 +53,7 @@ pub(crate) enum RouterMessage {
     /// Cancel all open requests.
     CancelAll,
     Snapshot(oneshot::Sender<RouterSnapshot>),
-    #[cfg(feature = "testkit")]
+    #[cfg(feature = "testing")]
     Panic,
 }
 

@@ -91,7 +91,7 @@ pub enum Internal {
     StopLimit(u32),
     /// The last handle was dropped.
     Abandoned,
-    #[cfg(feature = "testkit")]
+    #[cfg(feature = "testing")]
     Inject(crate::actor::messages::fault::Fault),
     /// The session cannot go on.
     Fatal(Error),

@@ -120,11 +120,6 @@ impl Outbound {
         self.state.overflowed.cancelled().await;
     }
 
-    /// Resolves when the writer has ended.
-    pub(crate) async fn ended(&self) {
-        self.queue.closed().await;
-    }
-
     /// Refuses lines from now on: the incarnation is ending, and would not read them.
     pub(crate) fn end(&self) {
         self.state.phase.fetch_or(ENDING, Ordering::AcqRel);

@@ -26,8 +26,8 @@ pub(crate) async fn ask_in(
     handshake: Option<u64>,
 ) -> Result<Box<RawValue>> {
     let (reply, answer) = oneshot::channel();
-    if shared.gone.is_cancelled() {
-        return Err(shared.gone());
+    if shared.ending.gone.is_cancelled() {
+        return Err(shared.ending.error());
     }
     let router = shared.router.borrow().clone();
     let router = router.ok_or_else(not_ready)?.actor;

@@ -38,12 +38,12 @@ use super::messages::permits::MailboxPermit;
 use super::request::answer::{Answer, drop_settled};
 use super::request::ledger::Ledger;
 use super::request::pending::PendingRequest;
-use crate::actor::mcp_server::outgoing::PUSH_PREFIX;
 use crate::actor::messages::router::RouterMessage;
 use crate::plain::short;
 use crate::report::{RequestSnapshot, RouterSnapshot};
 use crate::wire::brief::Short;
 use crate::wire::envelope::{ControlReply, UnservedRequest};
+use crate::wire::outgoing::PUSH_PREFIX;
 use crate::wire::rpc::RpcError;
 
 pub(crate) struct ControlRouter;
@@ -122,7 +122,7 @@ impl Actor for ControlRouter {
             RouterMessage::Sweep => state.ledger.sweep(state.shared.options().limits.calls_in_flight),
             RouterMessage::Reply(reply, _permit) => state.reply(reply),
             RouterMessage::Send(request) => {
-                let outbound = state.shared.outbound();
+                let outbound = state.shared.cli.outbound();
                 state.outbound_requests.send(request, outbound.as_ref(), &mut state.deadlines);
                 state.arm();
             }
@@ -139,7 +139,7 @@ impl Actor for ControlRouter {
                 }
             }
             RouterMessage::Snapshot(reply) => respond(reply, state.snapshot()),
-            #[cfg(feature = "testkit")]
+            #[cfg(feature = "testing")]
             RouterMessage::Panic => panic!("a fault was injected into the control router"),
         }
         Ok(())
@@ -259,10 +259,7 @@ impl RouterState {
 
     fn reply(&mut self, reply: ControlReply) {
         let pushed = reply.request_id.starts_with(PUSH_PREFIX);
-        if pushed
-            && let Err(error) = &reply.outcome
-            && !self.shared.outgoing.not_taken(&reply.request_id, &error.message)
-        {
+        if pushed && let Err(error) = &reply.outcome {
             tracing::debug!(message = error.message, "the CLI refused a notification of a tool server");
         }
         if !self.outbound_requests.reply(reply, &mut self.deadlines) && !pushed {

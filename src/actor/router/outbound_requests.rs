@@ -94,7 +94,7 @@ impl OutboundRequests {
                 let deadline = after(Instant::now(), limit);
                 deadlines.insert(deadline, request_id.clone());
                 if let Some(setting) = setting {
-                    self.shared.settings_asked().push((request_id.clone(), setting));
+                    self.shared.settings.ask(request_id.clone(), setting);
                 }
                 let awaited = AwaitedReply { reply, outbound, subtype, limit, deadline, span };
                 self.awaited.insert(request_id, awaited);
@@ -119,16 +119,11 @@ impl OutboundRequests {
 
     /// Notes the setting that an answer confirms; false if the answer is to no setting.
     fn setting_answered(&self, reply: &ControlReply) -> bool {
-        let setting = {
-            let mut asked = self.shared.settings_asked();
-            let at = asked.iter().position(|(request_id, _)| *request_id == reply.request_id);
-            at.map(|at| asked.remove(at).1)
-        };
-        let Some(setting) = setting else { return false };
+        let Some(setting) = self.shared.settings.answered(&reply.request_id) else { return false };
         if let Ok(answer) = &reply.outcome {
             let answer = serde_json::from_str(answer.get()).unwrap_or_default();
             if settings::took_effect(&setting, &answer).is_ok() {
-                self.shared.note_setting(&settings::as_taken(&setting, &answer));
+                self.shared.settings.took(&settings::as_taken(&setting, &answer));
             }
         }
         true
@@ -165,21 +160,13 @@ impl OutboundRequests {
         // An incarnation that has ended needs no withdrawal.
         awaited.outbound.send(outgoing::cancel(request_id)).ok();
         awaited.span.record("outcome", outcome);
-        // The CLI may still answer, and then the setting is in force. Of the withdrawn settings only the last of each
-        // kind is kept.
-        let mut asked = self.shared.settings_asked();
-        if let Some((_, setting)) = asked.iter().find(|(asked, _)| asked == request_id).cloned() {
-            asked.retain(|(other, earlier)| {
-                other == request_id || self.awaited.contains_key(other) || !settings::same(earlier, &setting)
-            });
-        }
-        drop(asked);
+        self.shared.settings.withdrawn(request_id, |other| self.awaited.contains_key(other));
         Some(awaited)
     }
 
     /// Fails all requests, because their incarnation has ended.
     pub(crate) fn ended(&mut self) {
-        self.shared.settings_asked().clear();
+        self.shared.settings.cli_ended();
         for (_, awaited) in self.awaited.drain() {
             let text = format!("the CLI ended before it answered '{}'", awaited.subtype);
             respond(awaited.reply, Err(Error::new(ErrorKind::CliExited, text)));

@@ -4,10 +4,62 @@
 //! title, settings files, the list of disabled MCP servers.
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use serde_json::Value;
 
+use crate::lock::lock;
 use crate::requests::cwd_was_set;
+
+/// The settings of a session that were made at run time.
+#[derive(Default)]
+pub(crate) struct Settings {
+    /// The requests that have set something, in order. Sent again to every incarnation.
+    made: Mutex<Vec<Value>>,
+    /// The requests that the current CLI has not answered, each with its id. The CLI may still apply them when the caller has
+    /// stopped waiting or the router has ended. Of withdrawn requests the last is kept for each thing that can be set.
+    asked: Mutex<Vec<(String, Value)>>,
+}
+
+impl Settings {
+    /// The requests that have set something, in order.
+    pub(crate) fn made(&self) -> Vec<Value> {
+        lock(&self.made).clone()
+    }
+
+    /// The CLI is asked to set something.
+    pub(super) fn ask(&self, request_id: String, setting: Value) {
+        lock(&self.asked).push((request_id, setting));
+    }
+
+    /// The CLI has answered. `None`: the request has set nothing.
+    pub(super) fn answered(&self, request_id: &str) -> Option<Value> {
+        let mut asked = lock(&self.asked);
+        let at = asked.iter().position(|(asked, _)| asked == request_id)?;
+        Some(asked.remove(at).1)
+    }
+
+    /// Notes that a request has set something.
+    pub(super) fn took(&self, setting: &Value) {
+        note(&mut lock(&self.made), setting);
+    }
+
+    /// A request was withdrawn. The CLI may still answer, and then the setting is in force. Of the withdrawn settings only the
+    /// last of each kind is kept.
+    pub(super) fn withdrawn(&self, request_id: &str, is_awaited: impl Fn(&str) -> bool) {
+        let mut asked = lock(&self.asked);
+        if let Some((_, setting)) = asked.iter().find(|(asked, _)| asked == request_id).cloned() {
+            asked.retain(|(other, earlier)| {
+                other == request_id || is_awaited(other) || !same(earlier, &setting)
+            });
+        }
+    }
+
+    /// The CLI has ended, and answers no more.
+    pub(super) fn cli_ended(&self) {
+        lock(&self.asked).clear();
+    }
+}
 
 /// The control requests that set something for the rest of the session.
 const SETTINGS: [&str; 8] = [

@@ -24,7 +24,6 @@ use ractor::{ActorId, ActorRef};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::Instant;
 
-use super::servers::ServerChild;
 use super::{Handled, SessionStage, SupervisorState};
 use crate::actor::base::deadlines::after;
 use crate::actor::base::reply::respond;
@@ -77,7 +76,7 @@ impl SupervisorState {
         let before = self.shared.roster();
         let plan = match &self.stage {
             SessionStage::Ready => before.plan(&change, self.shared.options()),
-            SessionStage::Stopping { .. } => Err(self.shared.gone()),
+            SessionStage::Stopping { .. } => Err(self.shared.ending.error()),
             SessionStage::Starting | SessionStage::Recovering => {
                 Err(Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment"))
             }
@@ -92,11 +91,11 @@ impl SupervisorState {
         // The new servers serve before the CLI hears of them: it may call them at once.
         self.shared.roster.send_replace(plan.meanwhile.clone());
         for spec in &plan.start {
-            self.servers.push(ServerChild::new(&self.shared, spec.clone(), &mut self.random));
-            self.start_server(self.servers.len() - 1).await?;
+            let index = self.servers.add(&self.shared, spec.clone());
+            self.start_server(index).await?;
         }
-        self.changes += 1;
-        let number = self.changes;
+        self.servers.changes += 1;
+        let number = self.servers.changes;
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
         let (planned, back) = (plan.clone(), before.clone());
         let asking = Task::spawn(async move {
@@ -104,28 +103,30 @@ impl SupervisorState {
             Internal::Changed(ChangeOutcome { number, outcome }).tell(&myself);
         });
         let step = ChangeStep::Asking(asking);
-        self.changing = Some(Changing { number, step, before, plan, reply, _turn: turn });
+        self.servers.changing = Some(Changing { number, step, before, plan, reply, _turn: turn });
         Ok(())
     }
 
     /// The CLI has answered.
     pub(super) fn changed(&mut self, outcome: ChangeOutcome) {
-        if self.changing.as_ref().is_some_and(|changing| changing.awaits(&outcome)) {
+        if self.servers.changing.as_ref().is_some_and(|changing| changing.awaits(&outcome)) {
             self.settle_change(outcome.outcome);
         }
     }
 
     /// The CLI has ended: undoes a change that it has not answered.
     pub(super) fn change_ends_with_cli(&mut self) {
-        if matches!(&self.changing, Some(Changing { step: ChangeStep::Asking(_), .. })) {
+        if matches!(&self.servers.changing, Some(Changing { step: ChangeStep::Asking(_), .. })) {
             let text = "the CLI ended before it had taken the change of its MCP servers; nothing has changed";
             let error = Error::new(ErrorKind::CliExited, text);
-            self.settle_change(Err(if self.stopping() { self.shared.gone() } else { error }));
+            self.settle_change(Err(if self.stopping() { self.shared.ending.error() } else { error }));
         }
     }
 
     fn settle_change(&mut self, outcome: Result<(McpSetServersResult, Vec<String>)>) {
-        let Some(Changing { number, before, plan, reply, _turn, .. }) = self.changing.take() else { return };
+        let Some(Changing { number, before, plan, reply, _turn, .. }) = self.servers.changing.take() else {
+            return;
+        };
         let (roster, gone, outcome) = match outcome {
             Ok((result, failed)) if failed.is_empty() => (plan.target.clone(), plan.stop.clone(), Ok(result)),
             Ok((result, failed)) => {
@@ -142,16 +143,16 @@ impl SupervisorState {
         if !self.stopping() {
             gone.into_iter().for_each(|name| self.leave(name));
         }
-        self.changing =
+        self.servers.changing =
             Some(Changing { number, step: ChangeStep::Leaving(outcome), before, plan, reply, _turn });
         self.check_leaving();
     }
 
     /// Removes a server: takes its route away, and tells its actor to stop.
     fn leave(&mut self, name: String) {
-        self.router.tell(RouterMessage::Server(name.clone(), None));
-        let Some(index) = self.servers.iter().position(|server| server.spec.name == name) else { return };
-        let Some(actor) = self.servers.remove(index).actor else { return };
+        self.router.actor.tell(RouterMessage::Server(name.clone(), None));
+        let Some(index) = self.servers.find(&name) else { return };
+        let Some(actor) = self.servers.children.remove(index).actor else { return };
         // The end of an actor that has just ended is still to come.
         actor.cast(ServerMessage::Stop).ok();
         let timeouts = &self.shared.options().timeouts;
@@ -162,15 +163,15 @@ impl SupervisorState {
             tracing::warn!(parent: &span, server, "a removed MCP server took too long to stop; it is killed");
             cell.kill();
         });
-        self.leaving.push(Leaving { actor, name, _limit: limit });
+        self.servers.leaving.push(Leaving { actor, name, _limit: limit });
     }
 
     /// Notes the end of a removed server; false if the actor is not one.
     pub(super) fn has_left(&mut self, id: ActorId) -> bool {
-        let Some(index) = self.leaving.iter().position(|leaving| leaving.actor.get_id() == id) else {
+        let Some(index) = self.servers.leaving.iter().position(|leaving| leaving.actor.get_id() == id) else {
             return false;
         };
-        let left = self.leaving.remove(index);
+        let left = self.servers.leaving.remove(index);
         tracing::debug!(parent: &self.shared.span, server = left.name, "an MCP server has left");
         self.check_leaving();
         true
@@ -179,9 +180,9 @@ impl SupervisorState {
     /// Answers the caller once all removed servers are gone.
     fn check_leaving(&mut self) {
         let done = |changing: &mut Changing| matches!(changing.step, ChangeStep::Leaving(_));
-        if self.leaving.is_empty()
+        if self.servers.leaving.is_empty()
             && let Some(Changing { step: ChangeStep::Leaving(outcome), reply, _turn, .. }) =
-                self.changing.take_if(done)
+                self.servers.changing.take_if(done)
         {
             // Before the reply: its receiver may ask for the next change at once.
             drop(_turn);

@@ -1,8 +1,11 @@
-//! A child of the supervisor, and its end.
+//! Children of the supervisor, and their ends.
 
 use std::fmt;
 
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorRef, Message};
+
+use crate::actor::base::restart_window::RestartWindow;
+use crate::actor::base::task::Task;
 
 /// An actor that the supervisor keeps running.
 pub(super) enum ChildActor<M> {
@@ -48,6 +51,20 @@ impl<M: Message> ChildActor<M> {
             *self = ChildActor::Down;
         }
         ended
+    }
+}
+
+/// The router or the callbacks: a child under `Restarts::control`.
+pub(super) struct ControlChild<M> {
+    pub(super) actor: ChildActor<M>,
+    pub(super) window: RestartWindow,
+    /// The backoff timer.
+    pub(super) timer: Option<Task>,
+}
+
+impl<M> ControlChild<M> {
+    pub(super) fn new(window: RestartWindow) -> Self {
+        Self { actor: ChildActor::Down, window, timer: None }
     }
 }
 

@@ -8,13 +8,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::child::{ChildActor, ChildEnd};
-use super::port_end::ResumeStep;
 use super::servers::ServerChild;
 use super::{Handled, SessionStage, SupervisorState};
-use crate::actor::base::reply::respond;
 use crate::actor::base::restart_window::Verdict;
 use crate::actor::callbacks::Callbacks;
-use crate::actor::incarnation::port::{CliPort, PortArguments};
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::router::{RouterLink, RouterMessage};
@@ -24,27 +21,28 @@ use crate::actor::router::{ControlRouter, RouterArguments};
 use crate::error::{Error, ErrorKind};
 use crate::report::Event;
 
-/// A child under `Restarts::control`.
+/// Names a child under `Restarts::control`.
 #[derive(Clone, Copy)]
-enum ControlChild {
+enum ControlName {
     Router,
     Callbacks,
 }
 
 impl SupervisorState {
     pub(super) async fn start_callbacks(&mut self) -> Handled {
-        self.callbacks = ChildActor::Up(self.spawn(Callbacks, self.shared.clone()).await?);
+        self.callbacks.actor = ChildActor::Up(self.spawn(Callbacks, self.shared.clone()).await?);
         Ok(())
     }
 
     /// Starts the router, or leaves it waiting for the callbacks.
     pub(super) async fn start_router(&mut self) -> Handled {
-        let Some(callbacks) = self.callbacks.actor().cloned() else {
-            self.router = ChildActor::Waiting;
+        let Some(callbacks) = self.callbacks.actor.actor().cloned() else {
+            self.router.actor = ChildActor::Waiting;
             return Ok(());
         };
         let servers = self
             .servers
+            .children
             .iter()
             .map(|server| (server.spec.name.clone(), server.known(&self.shared)))
             .collect::<HashMap<_, _>>();
@@ -54,34 +52,15 @@ impl SupervisorState {
             shared: self.shared.clone(),
             servers,
             callbacks,
-            ended_epoch: if self.port.is_up() { self.epoch.saturating_sub(1) } else { self.epoch },
+            ended_epoch: self.cli.ended_epoch(),
             ledger: ledger.clone(),
             routes,
         };
         let router = self.spawn(ControlRouter, arguments).await?;
         let link = RouterLink { actor: router.clone(), ledger, routes: published };
         self.shared.router.send_replace(Some(link));
-        self.router = ChildActor::Up(router);
-        if self.port.is_waiting() { self.start_port().await } else { Ok(()) }
-    }
-
-    /// Starts the next incarnation, or leaves it waiting for the router.
-    pub(super) async fn start_port(&mut self) -> Handled {
-        if !self.router.is_up() || !self.conversation.is_up() {
-            // A router comes back. Without a conversation the session fails.
-            self.port = ChildActor::Waiting;
-            return Ok(());
-        }
-        self.epoch += 1;
-        let arguments = PortArguments {
-            shared: self.shared.clone(),
-            session: self.myself.clone(),
-            epoch: self.epoch,
-            resume: self.next_resume(),
-            channels: self.channels,
-        };
-        self.port = ChildActor::Up(self.spawn(CliPort, arguments).await?);
-        Ok(())
+        self.router.actor = ChildActor::Up(router);
+        if self.cli.port.is_waiting() { self.start_port().await } else { Ok(()) }
     }
 
     pub(super) async fn restart_router(&mut self) -> Handled {
@@ -89,7 +68,7 @@ impl SupervisorState {
             return Ok(());
         }
         self.start_router().await?;
-        if self.router.is_up() {
+        if self.router.actor.is_up() {
             self.shared.counting.control_restarts.one();
         }
         Ok(())
@@ -101,10 +80,10 @@ impl SupervisorState {
         }
         self.start_callbacks().await?;
         self.shared.counting.control_restarts.one();
-        if let Some(callbacks) = self.callbacks.actor() {
-            self.router.tell(RouterMessage::CallbacksUp(callbacks.clone()));
+        if let Some(callbacks) = self.callbacks.actor.actor() {
+            self.router.actor.tell(RouterMessage::CallbacksUp(callbacks.clone()));
         }
-        if self.router.is_waiting() { self.restart_router().await } else { Ok(()) }
+        if self.router.actor.is_waiting() { self.restart_router().await } else { Ok(()) }
     }
 
     /// Claims the conversation that the CLI has named. The session fails if another session holds the claim.
@@ -121,7 +100,7 @@ impl SupervisorState {
 
     /// An incarnation has answered `initialize`. Ignored if it has ended since.
     pub(super) fn cli_ready(&mut self, epoch: u64) {
-        if self.stopping() || epoch != self.epoch || !self.port.is_up() {
+        if self.stopping() || !self.cli.runs(epoch) {
             return;
         }
         let is_first = matches!(self.stage, SessionStage::Starting);
@@ -129,7 +108,7 @@ impl SupervisorState {
             self.opened();
         }
         self.stage = SessionStage::Ready;
-        for server in self.servers.iter().filter_map(|server| server.actor.as_ref()) {
+        for server in self.servers.actors() {
             // The successor of a server that has just ended is started with the epoch.
             server.cast(ServerMessage::CliReady { epoch }).ok();
         }
@@ -138,28 +117,28 @@ impl SupervisorState {
             let session_id = self.shared.facts.borrow().session_id.clone();
             self.shared.emit(Event::CliRestarted { epoch, session_id });
         }
-        (self.resume, self.refused) = (ResumeStep::SameId, None);
+        self.cli.ready();
         self.check_start();
     }
 
     /// Answers the callers that wait for the start, if the start is over.
     pub(super) fn check_start(&mut self) {
         let serves = |server: &ServerChild| server.served || !server.spec.significant;
-        self.started |= matches!(self.stage, SessionStage::Ready) && self.servers.iter().all(serves);
-        if self.started {
-            self.await_start.drain(..).for_each(|waiter| respond(waiter, Ok(())));
+        let starts = matches!(self.stage, SessionStage::Ready) && self.servers.children.iter().all(serves);
+        if starts || self.callers.has_started {
+            self.callers.started();
         }
     }
 
     pub(super) async fn child_ended(&mut self, id: ActorId, end: ChildEnd) -> Handled {
-        if self.port.ended(id) {
+        if self.cli.port.ended(id) {
             return self.port_ended(end).await;
         }
-        if self.router.ended(id) {
-            return self.control_ended(ControlChild::Router, &end).await;
+        if self.router.actor.ended(id) {
+            return self.control_ended(ControlName::Router, &end).await;
         }
-        if self.callbacks.ended(id) {
-            return self.control_ended(ControlChild::Callbacks, &end).await;
+        if self.callbacks.actor.ended(id) {
+            return self.control_ended(ControlName::Callbacks, &end).await;
         }
         if self.conversation.ended(id) {
             if self.stopping() {
@@ -172,20 +151,20 @@ impl SupervisorState {
             return self.check_step().await;
         }
         let actor = |server: &ServerChild| server.actor.as_ref().map(|actor| actor.get_id());
-        match self.servers.iter().position(|server| actor(server) == Some(id)) {
+        match self.servers.children.iter().position(|server| actor(server) == Some(id)) {
             Some(index) => self.server_ended(index, &end).await,
             None => Ok(()),
         }
     }
 
     /// Restarts the router or the callbacks, or fails the session if the child ended too often.
-    async fn control_ended(&mut self, child: ControlChild, end: &ChildEnd) -> Handled {
+    async fn control_ended(&mut self, child: ControlName, end: &ChildEnd) -> Handled {
         if self.stopping() {
             return self.check_step().await;
         }
         let (window, name, restart) = match child {
-            ControlChild::Router => (&mut self.windows.router, "router", Internal::RestartRouter),
-            ControlChild::Callbacks => (&mut self.windows.callbacks, "callbacks", Internal::RestartCallbacks),
+            ControlName::Router => (&mut self.router.window, "router", Internal::RestartRouter),
+            ControlName::Callbacks => (&mut self.callbacks.window, "callbacks", Internal::RestartCallbacks),
         };
         match window.record(Instant::now()) {
             Verdict::After { delay, .. } => {
@@ -193,7 +172,11 @@ impl SupervisorState {
                 if delay.is_zero() {
                     return Box::pin(self.internal(restart)).await;
                 }
-                self.after(delay, restart);
+                let timer = Some(self.later(delay, restart));
+                match child {
+                    ControlName::Router => self.router.timer = timer,
+                    ControlName::Callbacks => self.callbacks.timer = timer,
+                }
                 Ok(())
             }
             Verdict::GiveUp => {

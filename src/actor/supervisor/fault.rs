@@ -14,11 +14,11 @@ impl SupervisorState {
     /// Breaks a child. Does nothing to a child that is not running.
     pub(super) fn inject(&mut self, fault: Fault) {
         match fault {
-            Fault::PanicRouter => self.router.tell(RouterMessage::Panic),
+            Fault::PanicRouter => self.router.actor.tell(RouterMessage::Panic),
             Fault::PanicConversation => self.conversation.tell(ConversationMessage::Panic),
-            Fault::PanicCallbacks => self.callbacks.tell(CallbacksMessage::Panic),
-            Fault::PanicPort => self.port.tell(PortMessage::Panic),
-            Fault::KillPort => self.port.actor().into_iter().for_each(|actor| actor.kill()),
+            Fault::PanicCallbacks => self.callbacks.actor.tell(CallbacksMessage::Panic),
+            Fault::PanicPort => self.cli.port.tell(PortMessage::Panic),
+            Fault::KillPort => self.cli.port.actor().into_iter().for_each(|actor| actor.kill()),
             Fault::PanicServer(name) => {
                 self.break_server(&name, |actor| drop(actor.cast(ServerMessage::Panic)))
             }
@@ -28,8 +28,8 @@ impl SupervisorState {
     }
 
     fn break_server(&self, name: &str, how: impl FnOnce(&ActorRef<ServerMessage>)) {
-        match self.servers.iter().find(|server| server.spec.name == name) {
-            Some(server) => drop(server.actor.as_ref().map(how)),
+        match self.servers.find(name) {
+            Some(index) => drop(self.servers.children[index].actor.as_ref().map(how)),
             None => tracing::warn!(name, "there is no such server to break"),
         }
     }

@@ -1,6 +1,6 @@
 //! Kill a session: end it at once, from whatever state it is in.
 //!
-//! `Shared::killed` is the signal. Each part that waits for something watches it, so that a kill needs no free mailbox:
+//! `Ending::killed` is the signal. Each part that waits for something watches it, so that a kill needs no free mailbox:
 //! the incarnation kills its processes, the mirror ends its append, and handlers lose their grace time. The supervisor
 //! then takes the usual steps of stopping, without the drain and with shorter limits.
 
@@ -126,18 +126,14 @@ impl Shared {
     /// Fences the session from this moment on: no prompt is accepted, no turn completes, and neither the CLI nor the
     /// store gets anything more. The supervisor ends what is left.
     pub(crate) fn kill(&self) {
-        self.refuse_prompts();
-        self.killed.cancel();
+        self.ending.refuse_prompts();
+        self.ending.killed.cancel();
         if let Some(mirror) = self.mirror() {
             mirror.fence();
         }
-        if let Some(outbound) = self.outbound() {
+        if let Some(outbound) = self.cli.outbound() {
             outbound.end();
         }
-    }
-
-    pub(crate) fn is_killed(&self) -> bool {
-        self.killed.is_cancelled()
     }
 }
 

@@ -23,7 +23,7 @@
 //!
 //! - here: the state, and what each message leads to
 //! - [`children`]: start children, notice their ends
-//! - [`port_end`]: what follows the end of a CLI
+//! - [`incarnations`]: start CLIs one after another; what follows the end of one
 //! - [`servers`]: start and restart tool servers
 //! - [`changing`]: add and remove MCP servers
 //! - [`stopping`]: stop step by step; [`killing`]: stop at once
@@ -33,10 +33,10 @@ pub(crate) mod changing;
 mod child;
 mod children;
 pub(crate) mod claims;
-#[cfg(feature = "testkit")]
+#[cfg(feature = "testing")]
 pub(crate) mod fault;
+mod incarnations;
 pub(crate) mod killing;
-mod port_end;
 mod servers;
 mod snapshot;
 mod stopping;
@@ -54,22 +54,18 @@ use super::base::restart_window::RestartWindow;
 use super::base::task::Task;
 use super::context::Shared;
 use super::conversation::{Conversation, ConversationArguments};
-use super::incarnation::initialize::Channels;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
 use super::messages::port::PortMessage;
 use super::messages::router::RouterMessage;
 use super::messages::session::{Internal, SessionMessage};
-use super::resume::ResumeHome;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::options::Restart;
-use crate::report::ExitCause;
-use changing::{Changing, Leaving};
-use child::{ChildActor, ChildEnd};
-use port_end::ResumeStep;
-use servers::ServerChild;
-use stopping::StopStep;
+use child::{ChildActor, ChildEnd, ControlChild};
+use incarnations::Incarnations;
+use servers::Servers;
+use stopping::{Mirroring, StopStep};
 
 pub(crate) struct SessionSupervisor;
 
@@ -77,43 +73,47 @@ pub(crate) struct SupervisorState {
     /// Releases the claim on the conversation, however the session ended. Declared first: the claim is free when
     /// `_gone` tells the end.
     _claimed: ReleaseClaim,
-    /// Cancels `Shared::gone`, however the session ended.
+    /// Cancels `Ending::gone`, however the session ended.
     _gone: DropGuard,
     shared: Arc<Shared>,
     myself: ActorRef<SessionMessage>,
     stage: SessionStage,
     conversation: ChildActor<ConversationMessage>,
-    router: ChildActor<RouterMessage>,
-    callbacks: ChildActor<CallbacksMessage>,
-    port: ChildActor<PortMessage>,
-    servers: Vec<ServerChild>,
-    /// Removed servers whose actors have not ended yet.
-    leaving: Vec<Leaving>,
-    /// The change of the servers in progress.
-    changing: Option<Changing>,
-    /// Number of server changes so far; numbers the next one.
-    changes: u64,
-    random: Rng,
-    windows: Windows,
-    /// Backoff timers of the router, the callbacks and the port.
-    timers: Vec<Task>,
-    /// The worker that gives the session's store what the CLI writes.
-    mirror: Option<Task>,
-    home: HomeState,
+    router: ControlChild<RouterMessage>,
+    callbacks: ControlChild<CallbacksMessage>,
+    cli: Incarnations,
+    servers: Servers,
+    mirroring: Mirroring,
+    callers: Callers,
     /// Tasks that do something for a caller.
     errands: Vec<Task>,
-    /// The epoch of the newest incarnation; 0 before the first.
-    epoch: u64,
-    /// The channels of the next incarnation.
-    channels: Channels,
-    /// The conversation that the next incarnation opens.
-    resume: ResumeStep,
-    /// The first refusal to open the conversation since an incarnation was ready.
-    refused: Option<ExitCause>,
+}
+
+/// The callers that wait for the start or the end of the session.
+#[derive(Default)]
+struct Callers {
     /// Whether the start is over: the CLI was ready once, and every significant server has had its state.
-    started: bool,
-    await_start: Vec<oneshot::Sender<Result<()>>>,
-    await_stop: Vec<RpcReplyPort<Result<()>>>,
+    has_started: bool,
+    start: Vec<oneshot::Sender<Result<()>>>,
+    stop: Vec<RpcReplyPort<Result<()>>>,
+}
+
+impl Callers {
+    /// The start is over.
+    fn started(&mut self) {
+        self.has_started = true;
+        self.start.drain(..).for_each(|caller| respond(caller, Ok(())));
+    }
+
+    /// Nothing of the session is left. `failed`: it has failed with this error.
+    fn ended(&mut self, failed: Option<&Error>) {
+        for caller in self.start.drain(..) {
+            let stopped = || Error::new(ErrorKind::Stopped, "the session was stopped while it started");
+            respond(caller, Err(failed.cloned().unwrap_or_else(stopped)));
+        }
+        let outcome = failed.map_or(Ok(()), |error| Err(error.clone()));
+        self.stop.drain(..).for_each(|caller| respond(caller, outcome.clone()));
+    }
 }
 
 /// Releases the claim on the session's conversation when dropped.
@@ -123,21 +123,6 @@ impl Drop for ReleaseClaim {
     fn drop(&mut self) {
         self.0.claims.release();
     }
-}
-
-struct Windows {
-    port: RestartWindow,
-    router: RestartWindow,
-    callbacks: RestartWindow,
-}
-
-/// The configuration folder of a session that was loaded from a store.
-enum HomeState {
-    /// There is none, or it is removed.
-    None,
-    InUse(ResumeHome),
-    /// An errand is removing it.
-    Removing,
 }
 
 /// The stage of the session.
@@ -173,43 +158,24 @@ impl Actor for SessionSupervisor {
         let mut random = Rng::new();
         let restarts = &shared.options().restarts;
         let mut window = |limits: &Restart| RestartWindow::new(limits.clone(), random.fork());
-        let windows = Windows {
-            port: window(&restarts.cli),
-            router: window(&restarts.control),
-            callbacks: window(&restarts.control),
-        };
-        let roster = shared.roster();
-        let servers = roster.inside().iter();
-        let servers = servers.map(|spec| ServerChild::new(&shared, spec.clone(), &mut random)).collect();
+        let cli = Incarnations::new(&shared, window(&restarts.cli));
+        let router = ControlChild::new(window(&restarts.control));
+        let callbacks = ControlChild::new(window(&restarts.control));
         let home = lock(&shared.home).take();
-        let resume = ResumeStep::first(&shared);
         Ok(SupervisorState {
             _claimed: ReleaseClaim(shared.clone()),
-            _gone: shared.gone.clone().drop_guard(),
-            channels: Channels::first(shared.options()),
+            _gone: shared.ending.gone.clone().drop_guard(),
+            servers: Servers::new(&shared, random),
             shared,
             myself,
             stage: SessionStage::Starting,
             conversation: ChildActor::Down,
-            router: ChildActor::Down,
-            callbacks: ChildActor::Down,
-            port: ChildActor::Down,
-            servers,
-            leaving: Vec::new(),
-            changing: None,
-            changes: 0,
-            random,
-            windows,
-            timers: Vec::new(),
-            mirror: None,
-            home: home.map_or(HomeState::None, HomeState::InUse),
+            router,
+            callbacks,
+            cli,
+            mirroring: Mirroring::new(home),
+            callers: Callers::default(),
             errands: Vec::new(),
-            epoch: 0,
-            resume,
-            refused: None,
-            started: false,
-            await_start: Vec::new(),
-            await_stop: Vec::new(),
         })
     }
 
@@ -224,12 +190,12 @@ impl Actor for SessionSupervisor {
         state.shared.conversation.set(conversation.clone()).ok();
         if let Some(mirror) = state.shared.mirror() {
             let run = mirror.clone().run(state.shared.clone(), conversation.clone());
-            state.mirror = Some(Task::spawn(run));
+            state.mirroring.start(Task::spawn(run));
         }
         state.conversation = ChildActor::Up(conversation);
         state.start_callbacks().await?;
         state.start_router().await?;
-        for index in 0..state.servers.len() {
+        for index in 0..state.servers.children.len() {
             state.start_server(index).await?;
         }
         state.start_port().await
@@ -264,7 +230,7 @@ impl Actor for SessionSupervisor {
             SessionMessage::Events(reply) => respond(reply, state.shared.subscribe()),
             SessionMessage::Stop(reply) => return Box::pin(state.stop(reply)).await,
             SessionMessage::Kill(reply) => {
-                state.await_stop.push(reply);
+                state.callers.stop.push(reply);
                 return Box::pin(state.kill()).await;
             }
             SessionMessage::Internal(internal) => return Box::pin(state.internal(internal)).await,
@@ -279,7 +245,7 @@ impl Actor for SessionSupervisor {
     ) -> Result<(), ActorProcessingErr> {
         // Not left to the drop of the state: the state travels to the parent, which may keep it.
         state.shared.claims.release();
-        state.shared.gone.cancel();
+        state.shared.ending.gone.cancel();
         Ok(())
     }
 
@@ -330,18 +296,12 @@ impl SupervisorState {
         })
     }
 
-    fn after(&mut self, delay: Duration, message: Internal) {
-        self.timers.retain(|timer| !timer.is_finished());
-        let timer = self.later(delay, message);
-        self.timers.push(timer);
-    }
-
     async fn internal(&mut self, message: Internal) -> Handled {
         match message {
             Internal::CliReady { epoch } => self.cli_ready(epoch),
             Internal::AwaitStart(reply) => self.await_start(reply),
             Internal::RestartCli => {
-                if matches!(self.stage, SessionStage::Recovering) && !self.port.is_up() {
+                if matches!(self.stage, SessionStage::Recovering) && !self.cli.port.is_up() {
                     return self.start_port().await;
                 }
             }
@@ -367,8 +327,8 @@ impl SupervisorState {
                 }
             }
             Internal::GiveUpCli { epoch, reason } => {
-                if epoch == self.epoch {
-                    self.port.tell(PortMessage::GiveUp(reason));
+                if self.cli.runs(epoch) {
+                    self.cli.port.tell(PortMessage::GiveUp(reason));
                 }
             }
             Internal::StopLimit(number) => return self.step_limit(number).await,
@@ -377,7 +337,7 @@ impl SupervisorState {
                     return self.begin_stop(StopStep::Cli, None).await;
                 }
             }
-            #[cfg(feature = "testkit")]
+            #[cfg(feature = "testing")]
             Internal::Inject(fault) => self.inject(fault),
             Internal::Fatal(error) => return self.fail(error).await,
         }
@@ -389,7 +349,7 @@ impl SupervisorState {
             return respond(reply, Err(Error::new(ErrorKind::Stopped, "the session was stopped")));
         }
         // A failing session answers with its error when nothing of it is left.
-        self.await_start.push(reply);
+        self.callers.start.push(reply);
         if !self.stopping() {
             self.check_start();
         }

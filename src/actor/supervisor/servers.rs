@@ -7,6 +7,7 @@ use fastrand::Rng;
 use ractor::ActorRef;
 use tokio::time::Instant;
 
+use super::changing::{Changing, Leaving};
 use super::child::ChildEnd;
 use super::{Handled, SessionStage, SupervisorState};
 use crate::actor::base::restart_window::{RestartWindow, Verdict};
@@ -89,40 +90,87 @@ impl ServerChild {
             calls: Vec::new(),
             blocking: self.blocking.running(),
             abandoned: self.blocking.abandoned(),
-            requests: 0,
             mcp_sessions: 0,
         }
     }
 }
 
+/// The tool servers of the session.
+pub(super) struct Servers {
+    pub(super) children: Vec<ServerChild>,
+    /// Removed servers whose actors have not ended yet.
+    pub(super) leaving: Vec<Leaving>,
+    /// The change in progress.
+    pub(super) changing: Option<Changing>,
+    /// Number of changes so far; numbers the next one.
+    pub(super) changes: u64,
+    random: Rng,
+}
+
+impl Servers {
+    pub(super) fn new(shared: &Shared, random: Rng) -> Self {
+        let mut servers =
+            Self { children: Vec::new(), leaving: Vec::new(), changing: None, changes: 0, random };
+        for spec in shared.roster().inside() {
+            servers.add(shared, spec.clone());
+        }
+        servers
+    }
+
+    /// Adds a server that is not started yet. Returns its index.
+    pub(super) fn add(&mut self, shared: &Shared, spec: Arc<ServerSpec>) -> usize {
+        self.children.push(ServerChild::new(shared, spec, &mut self.random));
+        self.children.len() - 1
+    }
+
+    /// The actors that run, without those of removed servers.
+    pub(super) fn actors(&self) -> impl Iterator<Item = &ActorRef<ServerMessage>> {
+        self.children.iter().filter_map(|server| server.actor.as_ref())
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.children.iter().position(|server| server.spec.name == name)
+    }
+
+    /// The server in this generation; `None` if its actor has ended or its state was replaced since.
+    fn in_generation(&self, name: &str, generation: u32) -> Option<usize> {
+        self.find(name).filter(|index| {
+            let server = &self.children[*index];
+            server.actor.is_some() && server.generations.load(Ordering::Acquire) == generation
+        })
+    }
+}
+
 impl SupervisorState {
     pub(super) async fn start_server(&mut self, index: usize) -> Handled {
-        let server = &self.servers[index];
+        let server = &self.servers.children[index];
         let arguments = ServerArguments {
             shared: self.shared.clone(),
             spec: server.spec.clone(),
             blocking: server.blocking.clone(),
-            ready_epoch: matches!(self.stage, SessionStage::Ready).then_some(self.epoch),
+            ready_epoch: matches!(self.stage, SessionStage::Ready).then(|| self.cli.epoch()),
             session: self.myself.clone(),
             generations: server.generations.clone(),
             cause: server.cause.clone(),
             given_up: server.given_up(),
         };
         let actor = self.spawn(McpServer, arguments).await?;
-        self.servers[index].actor = Some(actor);
+        self.servers.children[index].actor = Some(actor);
         self.tell_router(index);
         Ok(())
     }
 
     /// Tells the router the state of a server.
     fn tell_router(&self, index: usize) {
-        let server = &self.servers[index];
-        self.router.tell(RouterMessage::Server(server.spec.name.clone(), Some(server.known(&self.shared))));
+        let server = &self.servers.children[index];
+        self.router
+            .actor
+            .tell(RouterMessage::Server(server.spec.name.clone(), Some(server.known(&self.shared))));
     }
 
     /// The backoff of a server has passed.
     pub(super) async fn restart_named(&mut self, name: &str) -> Handled {
-        match self.servers.iter().position(|server| server.spec.name == name) {
+        match self.servers.find(name) {
             Some(index) if !self.stopping() => self.restart_server(index).await,
             _ => Ok(()),
         }
@@ -130,7 +178,7 @@ impl SupervisorState {
 
     /// Starts the server's actor, or has a running actor make the state again.
     async fn restart_server(&mut self, index: usize) -> Handled {
-        match &self.servers[index].actor {
+        match &self.servers.children[index].actor {
             None => self.start_server(index).await,
             Some(actor) => {
                 // The end of an actor that has just ended is still to come; one that has a state ignores the message.
@@ -140,28 +188,19 @@ impl SupervisorState {
         }
     }
 
-    /// The server in this generation; `None` if its actor has ended or its state was replaced since.
-    fn server_of(&mut self, name: &str, generation: u32) -> Option<usize> {
-        self.servers.iter().position(|server| {
-            server.spec.name == name
-                && server.actor.is_some()
-                && server.generations.load(Ordering::Acquire) == generation
-        })
-    }
-
     pub(super) fn server_serves(&mut self, name: &str, generation: u32) {
-        let Some(index) = self.server_of(name, generation) else { return };
-        let server = &mut self.servers[index];
+        let Some(index) = self.servers.in_generation(name, generation) else { return };
+        let server = &mut self.servers.children[index];
         (server.starts_without_state, server.served, server.status) = (0, true, ServerStatus::Up);
         self.check_start();
     }
 
     pub(super) async fn state_failed(&mut self, name: &str, generation: u32, cause: String) -> Handled {
-        let Some(index) = self.server_of(name, generation).filter(|_| !self.stopping()) else {
+        let Some(index) = self.servers.in_generation(name, generation).filter(|_| !self.stopping()) else {
             return Ok(());
         };
-        let server = &self.servers[index];
-        if server.spec.significant && !server.served && !self.started {
+        let server = &self.servers.children[index];
+        if server.spec.significant && !server.served && !self.callers.has_started {
             let text = format!("the significant MCP server '{name}' did not start: {cause}");
             return self.fail(Error::new(ErrorKind::SessionFailed, text)).await;
         }
@@ -169,7 +208,7 @@ impl SupervisorState {
     }
 
     pub(super) async fn server_ended(&mut self, index: usize, end: &ChildEnd) -> Handled {
-        self.servers[index].actor = None;
+        self.servers.children[index].actor = None;
         if self.stopping() {
             return self.check_step().await;
         }
@@ -180,7 +219,7 @@ impl SupervisorState {
     async fn server_lost(&mut self, index: usize, cause: String) -> Handled {
         let restarts = &self.shared.options().restarts;
         let retry = restarts.server_retry;
-        let server = &mut self.servers[index];
+        let server = &mut self.servers.children[index];
         let name = server.spec.name.clone();
         server.cause = Some(cause.clone());
         let was_given_up = server.given_up();
@@ -197,7 +236,7 @@ impl SupervisorState {
                 if server.actor.is_none() {
                     self.tell_router(index);
                 }
-                self.servers[index].timer = Some(self.later(delay, Internal::RestartServer(name)));
+                self.servers.children[index].timer = Some(self.later(delay, Internal::RestartServer(name)));
                 return Ok(());
             }
         }
@@ -209,12 +248,13 @@ impl SupervisorState {
         }
         if !was_given_up {
             self.shared.emit(Event::ServerFailed { server: name.clone(), cause: cause.clone() });
-            if self.servers[index].spec.significant {
+            if self.servers.children[index].spec.significant {
                 let text = format!("the significant MCP server '{name}' was given up: {cause}");
                 return self.fail(Error::new(ErrorKind::SessionFailed, text)).await;
             }
         }
-        self.servers[index].timer = retry.map(|retry| self.later(retry, Internal::RestartServer(name)));
+        self.servers.children[index].timer =
+            retry.map(|retry| self.later(retry, Internal::RestartServer(name)));
         Ok(())
     }
 }

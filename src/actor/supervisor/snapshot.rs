@@ -31,10 +31,10 @@ impl SupervisorState {
         let limit = shared.options().timeouts.child_stop;
         // All children share one deadline, because the conversation is asked after the port.
         let (flushed, deadline) = (after(Instant::now(), limit / 2), after(Instant::now(), limit));
-        let (port, conversation) = (self.port.actor().cloned(), self.conversation.actor().cloned());
-        let (router, callbacks) = (self.router.actor().cloned(), self.callbacks.actor().cloned());
+        let (port, conversation) = (self.cli.port.actor().cloned(), self.conversation.actor().cloned());
+        let (router, callbacks) = (self.router.actor.actor().cloned(), self.callbacks.actor.actor().cloned());
         let servers: Vec<_> =
-            self.servers.iter().map(|server| (server.actor.clone(), server.absent())).collect();
+            self.servers.children.iter().map(|server| (server.actor.clone(), server.absent())).collect();
         self.errand(async move {
             let servers = servers.into_iter().map(|(actor, absent)| async move {
                 inspect(deadline, actor, ServerMessage::Snapshot).await.unwrap_or(absent)

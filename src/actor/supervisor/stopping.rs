@@ -1,19 +1,19 @@
 //! Stop a session step by step, each step with its limit.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ractor::{ActorCell, ActorRef, RpcReplyPort};
 
-use super::{Handled, HomeState, SessionStage, SupervisorState};
-use crate::actor::base::reply::respond;
+use super::{Handled, SessionStage, SupervisorState};
+use crate::actor::base::task::Task;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::port::PortMessage;
 use crate::actor::messages::router::RouterMessage;
 use crate::actor::messages::session::Internal;
-use crate::error::{Error, ErrorKind, Result};
+use crate::actor::resume::ResumeHome;
+use crate::error::{Error, Result};
 use crate::report::Event;
 
 /// The steps of stopping, in order.
@@ -45,6 +45,46 @@ impl StopStep {
     }
 }
 
+/// Mirrors what the CLI writes to the session's store.
+pub(super) struct Mirroring {
+    worker: Option<Task>,
+    home: HomeState,
+}
+
+/// The configuration folder of a session that was loaded from a store.
+enum HomeState {
+    /// There is none, or it is removed.
+    None,
+    InUse(ResumeHome),
+    /// An errand is removing it.
+    Removing,
+}
+
+impl Mirroring {
+    pub(super) fn new(home: Option<ResumeHome>) -> Self {
+        Self { worker: None, home: home.map_or(HomeState::None, HomeState::InUse) }
+    }
+
+    pub(super) fn start(&mut self, worker: Task) {
+        self.worker = Some(worker);
+    }
+
+    /// Takes the folder, which the caller removes.
+    fn take_home(&mut self) -> Option<ResumeHome> {
+        match std::mem::replace(&mut self.home, HomeState::None) {
+            HomeState::InUse(home) => {
+                self.home = HomeState::Removing;
+                Some(home)
+            }
+            HomeState::None | HomeState::Removing => None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.worker.is_none() && !matches!(self.home, HomeState::Removing)
+    }
+}
+
 impl SupervisorState {
     pub(super) fn stopping(&self) -> bool {
         matches!(self.stage, SessionStage::Stopping { .. })
@@ -55,7 +95,7 @@ impl SupervisorState {
     }
 
     pub(super) async fn stop(&mut self, reply: RpcReplyPort<Result<()>>) -> Handled {
-        self.await_stop.push(reply);
+        self.callers.stop.push(reply);
         if self.stopping() { Ok(()) } else { self.begin_stop(StopStep::Drain, None).await }
     }
 
@@ -67,17 +107,12 @@ impl SupervisorState {
     }
 
     pub(super) async fn begin_stop(&mut self, first: StopStep, failed: Option<Error>) -> Handled {
-        self.timers.clear();
-        if let Some(error) = &failed {
-            // Set once: a session that stops does not fail again.
-            self.shared.failed.set(error.clone()).ok();
-        }
-        self.shared.in_order.store(true, Ordering::Release);
+        (self.cli.timer, self.router.timer, self.callbacks.timer) = (None, None, None);
         // Before anyone hears of the stop: no prompt is accepted after the event.
-        self.shared.refuse_prompts();
+        self.shared.ending.begin(failed.as_ref());
         self.shared.emit(Event::Stopping);
         self.conversation.tell(ConversationMessage::Drain);
-        let killed = self.shared.is_killed();
+        let killed = self.shared.ending.is_killed();
         // A stop that was asked for before the kill, and comes to this actor after it.
         let first = if killed && first == StopStep::Drain { StopStep::Cli } else { first };
         self.stage = SessionStage::Stopping { step: first, number: 0, failed, limit: None, killed };
@@ -101,8 +136,8 @@ impl SupervisorState {
             StopStep::Drain => timeouts.drain,
             StopStep::Cli => {
                 // Handlers of a turn that did not end in time would hold the CLI up.
-                self.router.tell(RouterMessage::CancelAll);
-                self.port.tell(PortMessage::Shutdown);
+                self.router.actor.tell(RouterMessage::CancelAll);
+                self.cli.port.tell(PortMessage::Shutdown);
                 timeouts.exit_after_eof + timeouts.exit_after_term + timeouts.reap + timeouts.child_stop * 2
             }
             StopStep::Store => {
@@ -110,18 +145,18 @@ impl SupervisorState {
                 self.shared.options().store.stop + timeouts.child_stop
             }
             StopStep::Handlers => {
-                for actor in self.servers.iter().filter_map(|server| server.actor.as_ref()) {
+                for actor in self.servers.actors() {
                     actor.cast(ServerMessage::Stop).ok();
                 }
-                self.callbacks.tell(CallbacksMessage::Stop);
+                self.callbacks.actor.tell(CallbacksMessage::Stop);
                 timeouts.cancel_grace + timeouts.child_stop
             }
             StopStep::Router => {
-                self.router.actor().into_iter().for_each(|router| router.stop(None));
+                self.router.actor.actor().into_iter().for_each(|router| router.stop(None));
                 timeouts.child_stop
             }
             StopStep::Conversation => {
-                let failed = self.shared.failed.get().cloned();
+                let failed = self.shared.ending.failed().cloned();
                 self.conversation.tell(ConversationMessage::Stop { failed });
                 timeouts.child_stop
             }
@@ -141,15 +176,9 @@ impl SupervisorState {
 
     /// Lets the store take what is left, then removes the configuration folder that was loaded from the store.
     fn end_mirror(&mut self) {
-        let home = match std::mem::replace(&mut self.home, HomeState::None) {
-            HomeState::InUse(home) => Some(home),
-            HomeState::None | HomeState::Removing => None,
-        };
-        if self.mirror.is_none() && home.is_none() {
+        let home = self.mirroring.take_home();
+        if self.mirroring.worker.is_none() && home.is_none() {
             return;
-        }
-        if home.is_some() {
-            self.home = HomeState::Removing;
         }
         let (mirror, myself) = (self.shared.mirror().cloned(), self.myself.clone());
         let limit = self.shared.options().store.stop;
@@ -175,7 +204,7 @@ impl SupervisorState {
         if !self.stops_at(StopStep::Store) {
             return Ok(());
         }
-        (self.mirror, self.home) = (None, HomeState::None);
+        self.mirroring = Mirroring::new(None);
         if let Some(mirror) = self.shared.mirror() {
             // Tells what the store has not taken.
             mirror.give_up(&self.shared, self.conversation.actor());
@@ -189,15 +218,15 @@ impl SupervisorState {
         let done = match step {
             // Ends with `Drained`, unless there is no conversation.
             StopStep::Drain => !self.conversation.is_up(),
-            StopStep::Cli => !self.port.is_up(),
+            StopStep::Cli => !self.cli.port.is_up(),
             // Ends with `MirrorEnded`, unless there is nothing to end.
-            StopStep::Store => self.mirror.is_none() && !matches!(self.home, HomeState::Removing),
+            StopStep::Store => self.mirroring.is_over(),
             StopStep::Handlers => {
-                !self.callbacks.is_up()
-                    && self.leaving.is_empty()
-                    && self.servers.iter().all(|server| server.actor.is_none())
+                !self.callbacks.actor.is_up()
+                    && self.servers.leaving.is_empty()
+                    && self.servers.actors().next().is_none()
             }
-            StopStep::Router => !self.router.is_up(),
+            StopStep::Router => !self.router.actor.is_up(),
             StopStep::Conversation => !self.conversation.is_up(),
             StopStep::Gone => false,
         };
@@ -213,14 +242,13 @@ impl SupervisorState {
         let cells: Vec<ActorCell> = match step {
             StopStep::Drain => return self.next_step().await,
             StopStep::Store => return self.mirror_ended().await,
-            StopStep::Cli => self.port.cell().into_iter().collect(),
+            StopStep::Cli => self.cli.port.cell().into_iter().collect(),
             StopStep::Handlers => {
-                let servers =
-                    self.servers.iter().filter_map(|server| server.actor.as_ref()).map(ActorRef::get_cell);
-                let leaving = self.leaving.iter().map(|leaving| leaving.actor.get_cell());
-                servers.chain(leaving).chain(self.callbacks.cell()).collect()
+                let servers = self.servers.actors().map(ActorRef::get_cell);
+                let leaving = self.servers.leaving.iter().map(|leaving| leaving.actor.get_cell());
+                servers.chain(leaving).chain(self.callbacks.actor.cell()).collect()
             }
-            StopStep::Router => self.router.cell().into_iter().collect(),
+            StopStep::Router => self.router.actor.cell().into_iter().collect(),
             StopStep::Conversation => self.conversation.cell().into_iter().collect(),
             StopStep::Gone => Vec::new(),
         };
@@ -237,19 +265,14 @@ impl SupervisorState {
         self.shared.router.send_replace(None);
         // Before the end is told: whoever waits for it may start a session with the conversation.
         self.shared.claims.release();
-        let (event, outcome) = match &failed {
-            Some(error) => (Event::Failed { cause: error.to_string() }, Err(error.clone())),
-            None => (Event::Stopped, Ok(())),
-        };
-        self.shared.emit(event);
-        for waiter in self.await_start.drain(..) {
-            let stopped = || Error::new(ErrorKind::Stopped, "the session was stopped while it started");
-            respond(waiter, Err(failed.clone().unwrap_or_else(stopped)));
-        }
-        self.await_stop.drain(..).for_each(|waiter| respond(waiter, outcome.clone()));
+        self.shared.emit(match &failed {
+            Some(error) => Event::Failed { cause: error.to_string() },
+            None => Event::Stopped,
+        });
+        self.callers.ended(failed.as_ref());
         self.shared.facts.send_modify(|facts| facts.run_ended = true);
         // The drop of the state cancels this too, but maybe after a waiter has gone on.
-        self.shared.gone.cancel();
+        self.shared.ending.gone.cancel();
         match failed {
             Some(error) => Err(Box::new(error)),
             None => {

@@ -194,7 +194,7 @@ impl Turn {
     /// Dropping the future does not withdraw the cancel, once the future was polled.
     ///
     /// ```
-    /// use greenroom::testkit::ScriptedCli;
+    /// use greenroom_testkit::ScriptedCli;
     /// use greenroom::{Outcome, Session};
     ///
     /// # #[tokio::main(flavor = "current_thread")]

@@ -42,11 +42,6 @@ impl OutputFormat {
         Self::JsonSchema { schema }
     }
 
-    /// Values that fit the schema.
-    pub fn json_schema(schema: Value) -> Self {
-        Self::JsonSchema { schema }
-    }
-
     /// The JSON Schema.
     pub fn schema(&self) -> &Value {
         match self {

@@ -35,8 +35,6 @@ with_defaults! {
         /// Most requests in flight for each tool server. Set it below `calls_in_flight` to keep one server from using
         /// up the capacity of all. Default: 16,384.
         pub calls_per_server: usize = 16_384,
-        /// Most unanswered requests of one tool server to the CLI. A further request is refused. Default: 256.
-        pub mcp_requests_per_server: usize = 256,
         /// Most blocking handlers that run at once for each tool server; further calls wait. A handler that timed out
         /// occupies its thread until it returns. Default: 64.
         pub blocking_calls: usize = 64,

@@ -1,5 +1,11 @@
 //! The CLI's process: environment, user, containment, and how settings that may be secret reach it.
 
+/// The CLI's Bash tool starts each command in a session of its own, which the process group alone misses.
+/// [`CliSnapshot::contained_by`](crate::report::CliSnapshot::contained_by) says which way is in force, and
+/// [`Event::LeftoversKilled`](crate::Event::LeftoversKilled) which processes were left and killed.
+pub use greenroom_process::Containment;
+/// The user of the CLI, which keeps its environment: set another `HOME` in [`Options::env`](crate::Options::env).
+pub use greenroom_process::OsUser;
 use serde::{Deserialize, Serialize};
 
 /// The oldest version of the CLI that a session uses, unless [`Options::allow_old_cli`](crate::Options::allow_old_cli) is set.
@@ -136,64 +142,6 @@ fn listed(names: &[impl AsRef<str>], name: &str) -> bool {
         None => listed.as_ref() == name,
         Some(start) => name.starts_with(start) && !NOT_INHERITED.contains(&name) && !looks_secret(name),
     })
-}
-
-/// The operating-system user of the CLI, by ids.
-///
-/// The host needs the permission to become this user (root, or the capability), or the CLI does not start.
-/// Supplementary groups are dropped. The environment stays the same: set another `HOME` in
-/// [`Options::env`](crate::Options::env), or the CLI uses the host's home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-#[allow(missing_docs, reason = "the usual names of the ids")]
-pub struct OsUser {
-    pub uid: u32,
-    pub gid: u32,
-}
-
-impl OsUser {
-    /// The user with this user id and group id.
-    pub const fn new(uid: u32, gid: u32) -> Self {
-        Self { uid, gid }
-    }
-
-    /// Whether the CLI would run as this user without the option, too.
-    pub(crate) fn is_this_process(self) -> bool {
-        self.uid == rustix::process::geteuid().as_raw()
-    }
-}
-
-/// The way in which processes that the CLI starts are found, so that all of them end with it.
-///
-/// The CLI's Bash tool starts each command in a session of its own, which a signal to the CLI's process group does not
-/// reach. So there are three ways:
-///
-/// | | finds | misses | needs |
-/// |---|---|---|---|
-/// | control group | every descendant | a process that was moved to another control group: by root, or by itself where the user may | Linux 5.14, cgroup v2, and a host that may make a group below its own |
-/// | mark | every descendant that inherited the variable `GREENROOM_INCARNATION`, by `/proc` | a process whose environment was replaced (`env -i`), or that the host's user must not read | Linux |
-/// | process group | processes that did not leave the group | commands of the Bash tool | Unix |
-///
-/// Each way includes the ways below it. The mark is a random value for each incarnation, so no other process is ever
-/// killed. A process that another service starts for the CLI (`systemd-run`, `docker run`) is that service's
-/// descendant; no way finds it. [`CliSnapshot::contained_by`](crate::report::CliSnapshot::contained_by) says which way
-/// is in force, and [`Event::LeftoversKilled`](crate::Event::LeftoversKilled) which processes were left and killed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Containment {
-    /// A control group if one can be made, else the mark, else the process group. The mark needs `/proc` and a host
-    /// that may read the CLI's environment, which root without `CAP_SYS_PTRACE` may not with [`OsUser`].
-    #[default]
-    Auto,
-    /// A control group; if that is impossible, the session does not start.
-    Cgroup,
-    /// The mark without a control group; if that is impossible, the session does not start.
-    Mark,
-    /// The process group only. Choose it for commands that should outlive the session: processes that the CLI has not
-    /// ended itself live on, and you have to end them.
-    Group,
 }
 
 /// The way in which settings that may be secret reach the CLI: MCP servers with their headers and variables, plugins,

@@ -48,10 +48,6 @@ with_defaults! {
         /// answered with an error and its handler is cancelled. Default: none.
         #[serde(with = "optional_millis")]
         pub tool: Option<Duration> = None,
-        /// For a request of a tool server to the CLI. Beyond it, the request fails and the CLI is told that it was
-        /// cancelled. Default: 60 s, as in the MCP SDKs.
-        #[serde(with = "millis")]
-        pub mcp_request: Duration = secs(60),
         /// For a hook handler. Beyond it, the hook counts as failed. Default: 600 s, the CLI's own limit (measured with
         /// CLI 2.1.330). At most a day, also with `None`.
         #[serde(with = "optional_millis")]
@@ -122,7 +118,6 @@ impl Timeouts {
         let all = [
             &mut self.start,
             &mut self.control_request,
-            &mut self.mcp_request,
             &mut self.long_request,
             &mut self.cancel_grace,
             &mut self.server_restart,

@@ -18,13 +18,13 @@ impl Session {
     /// The CLI's description of itself from its start: commands, agents, models, account, version and more. Of the
     /// newest incarnation; sends no request.
     pub fn server_info(&self) -> Arc<Reply<ServerInfo>> {
-        self.shared().server_info.read().clone()
+        self.shared().cli.info()
     }
 
     /// The capabilities that the current CLI has reported, sorted: in its answer to `initialize` and, from its first
     /// turn on, in `system/init`. Words such as `interrupt_receipt_v1`; an open set. CLIs before 2.1.205 report none.
     pub fn capabilities(&self) -> Vec<String> {
-        let known = self.shared().capabilities.read();
+        let known = self.shared().cli.capabilities();
         let all: BTreeSet<&String> =
             known.of_initialize.iter().chain(known.of_init.iter().flatten()).collect();
         all.into_iter().cloned().collect()
@@ -33,7 +33,7 @@ impl Session {
     /// Whether the current CLI has this capability. `None` before the first turn, with which the CLI reports all of
     /// them.
     pub fn has_capability(&self, name: &str) -> Option<bool> {
-        self.shared().capabilities.read().has(name)
+        self.shared().cli.capabilities().has(name)
     }
 
     /// Contents of the context window (`get_context_usage`). For [`Full`](ContextDetail::Full) the CLI asks the API to

@@ -1,9 +1,6 @@
 //! MCP servers.
 
-use super::Requests;
-use serde_json::Value;
-
-use super::RequestBody;
+use super::{RequestBody, Requests};
 use crate::error::Result;
 use crate::requests::{McpCall, McpCallResult, McpResource, McpStatus, Reply};
 use crate::session::Session;
@@ -55,7 +52,7 @@ impl Requests<'_> {
     /// [`timeout`](McpCall::timeout) plus [`Timeouts::control_request`](crate::options::Timeouts::control_request).
     /// Withdrawing the call also ends it in the CLI.
     ///
-    /// A call with a limit, a deadline or files returns `Ok` even if the tool fails: check
+    /// A call with a limit returns `Ok` even if the tool fails: check
     /// [`staging`](McpCallResult::staging).
     ///
     /// ```
@@ -92,17 +89,13 @@ impl Requests<'_> {
             Some(timeout) => timeout.saturating_add(timeouts.control_request),
             None => timeouts.long_request,
         };
-        let files = |files: Vec<Value>| (!files.is_empty()).then_some(files);
         let millis = call.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         let body = RequestBody::new("mcp_call")
             .with("tool", call.tool)
             .maybe("arguments", call.arguments)
             .maybe("timeout_ms", millis)
-            .maybe("expires_at", call.expires_at)
             .flag("result_not_for_model", call.result_not_for_model)
-            .flag("check_permissions", call.check_permissions)
-            .maybe("input_files", files(call.input_files))
-            .maybe("output_files", files(call.output_files));
+            .flag("check_permissions", call.check_permissions);
         self.session.request_within(body, limit).await
     }
 }

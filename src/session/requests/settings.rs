@@ -160,18 +160,10 @@ impl Requests<'_> {
     /// # Errors
     /// Besides those of [`control`](Requests::control): `Refused` if the session id does not match.
     pub async fn rename_session(self, title: impl Into<RenameSession>) -> Result<()> {
-        let RenameSession { title, source, session_id } = title.into();
-        let body = RequestBody::new("rename_session").with("title", title).with("source", source.as_str());
+        let RenameSession { title, session_id } = title.into();
+        // `remote` is a title from claude.ai.
+        let body = RequestBody::new("rename_session").with("title", title).with("source", "host");
         self.session.acknowledged(body.maybe("session_id", session_id)).await
-    }
-
-    /// Sets the colour of the session: a name, or `default`.
-    ///
-    /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) with CLI 2.1.328, which declares this request but does not know
-    /// it in this mode.
-    pub async fn set_color(self, color: &str) -> Result<()> {
-        self.session.acknowledged(RequestBody::new("set_color").with("color", color)).await
     }
 
     /// Asks the model for a title from a description; with `persist` the CLI sets the title. Limited by

@@ -241,7 +241,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
 }
 
 impl<S> ToolDef<S> {
-    builder_methods!(inner: icon, meta, timeout);
+    builder_methods!(inner: meta, timeout);
 
     /// Sets all annotations at once.
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {

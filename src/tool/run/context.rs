@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cancel::Cancel;
 use super::log_level::LogLevel;
-use super::peer::{Alone, Caller, RequestError};
+use super::peer::{Alone, Caller};
 use crate::identity::{TestSession, identity_methods};
 use crate::wire::rpc::CallMeta;
 
@@ -225,23 +225,6 @@ impl<S> ToolContext<S> {
         if let Ok(params) = serde_json::value::to_raw_value(&params) {
             self.call.caller.notify(method, params).await;
         }
-    }
-
-    /// Sends an MCP request to the CLI (`roots/list`, `elicitation/create`, `sampling/createMessage`, `ping`) and waits
-    /// for the answer, at most [`Timeouts::mcp_request`](crate::options::Timeouts::mcp_request). The request ends with
-    /// the call, the CLI or the server.
-    ///
-    /// The CLI announces no capabilities to in-process servers. CLI 2.1.328 was seen to answer `ping`, and to refuse
-    /// everything else with -32601.
-    ///
-    /// # Errors
-    /// See [`RequestError`].
-    pub async fn request(&self, method: &str, params: impl Serialize + Send) -> Result<Value, RequestError> {
-        let params = serde_json::value::to_raw_value(&params)
-            .map_err(|error| RequestError::Unserializable(error.to_string()))?;
-        let answer = self.call.caller.request(method, params).await?;
-        // The answer was parsed before, so this cannot fail.
-        Ok(serde_json::from_str(answer.get()).unwrap_or_default())
     }
 }
 

@@ -107,7 +107,7 @@ impl Isolated {
                 }
                 return None;
             }
-            ServiceStep::Answered { .. } | ServiceStep::Ack => return None,
+            ServiceStep::Unasked | ServiceStep::Ack => return None,
         };
         Some(match outcome {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),

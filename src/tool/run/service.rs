@@ -40,8 +40,7 @@ pub(crate) trait Service: Send {
         match rpc {
             Rpc::Request { id, method, params } => self.request(id, method, params),
             Rpc::Notification { method, params } => self.notification(&method, params),
-            Rpc::Response { id: Some(id), outcome } => ServiceStep::Answered { id, outcome },
-            Rpc::Response { id: None, .. } => ServiceStep::Ack,
+            Rpc::Response => ServiceStep::Unasked,
             Rpc::Malformed => ServiceStep::Reply {
                 id: RawValue::NULL.to_owned(),
                 outcome: Err(RpcError::new(INVALID_REQUEST, "not a JSON-RPC message")),
@@ -60,8 +59,8 @@ pub(crate) enum ServiceStep {
     Run { id: Box<RawValue>, run: HandlerRun },
     /// Cancel the request with this id in the newest MCP session.
     Cancelled(CancelledParams),
-    /// Settle a request of the server to the CLI.
-    Answered { id: Box<RawValue>, outcome: Result<Box<RawValue>, RpcError> },
+    /// Count an answer to a request that the server has not sent, and acknowledge it.
+    Unasked,
     /// Nothing; over the control protocol the message is acknowledged.
     Ack,
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use crate::common::*;
 
 use greenroom::guardian::Watchdog;
-use greenroom::testkit::{CliEnd, Fault};
 use greenroom::tool::LogLevel;
 use greenroom::{Event, NoArgs, PermissionDecision, Session, ToolContext, ToolServer};
+use greenroom_testkit::{CliEnd, Fault};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 

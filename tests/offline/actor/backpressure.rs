@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::common::*;
 use greenroom::options::UnreadPartials;
 use greenroom::report::ConversationSnapshot;
-use greenroom::testkit::CliEnd;
 use greenroom::{Error, ErrorKind, Event, NoArgs, Outcome, Session, SessionBuilder, ToolServer, Turn};
+use greenroom_testkit::CliEnd;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 

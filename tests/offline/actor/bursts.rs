@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::{SOON, counters, rpc_answer, settled, start_by_hand, stop, text, within};
 use futures_util::FutureExt;
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Message, NoArgs, Session, ToolServer};
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::json;
 use tokio::task::JoinSet;
 

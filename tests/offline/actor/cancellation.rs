@@ -7,11 +7,11 @@ use crate::common::*;
 use crate::timeline;
 use greenroom::callback::CallbackContext;
 use greenroom::report::{Events, InterruptedBy};
-use greenroom::testkit::{CliEnd, ModelTurn, Script, ScriptedCli};
 use greenroom::transport::Exit;
 use greenroom::{
     Event, NoArgs, Outcome, PermissionDecision, PermissionRequest, Session, ToolContext, ToolDef, ToolServer,
 };
+use greenroom_testkit::{CliEnd, ModelTurn, Script, ScriptedCli};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;

@@ -7,11 +7,11 @@ use futures_util::future::BoxFuture;
 use greenroom::mcp::{ReadResource, ResourceDef};
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{MemoryStore, SessionKey, SessionStore, StoreResult};
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::transport::{Connection, Conversations, Launch, MemoryTransport, Transport};
 use greenroom::{
     Hook, NoArgs, PermissionDecision, Session, SessionBuilder, ToolContext, ToolDef, ToolServer, hook,
 };
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use tokio::sync::mpsc;
 
 use crate::common::*;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::common::*;
 use greenroom::hook::HookOutput;
-use greenroom::testkit::CliEnd;
 use greenroom::{Event, Hook, NoArgs, PermissionDecision, Session, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::CliEnd;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::common::*;
 use greenroom::options::Restart;
 use greenroom::report::{Events, ServerStatus};
-use greenroom::testkit::{CliEnd, Fault};
 use greenroom::{
     ErrorKind, Event, NoArgs, PermissionDecision, Session, SessionBuilder, ToolContext, ToolDef, ToolServer,
 };
+use greenroom_testkit::{CliEnd, Fault};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::common::{SOON, event, start_by_hand, stop, within};
 use greenroom::options::{ResumeLadder, TurnRecovery};
 use greenroom::report::{ExitCause, InterruptedBy};
-use greenroom::testkit::{CliEnd, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom::{ErrorKind, Event, Outcome, PermissionMode, Session, SessionBuilder, Turn};
+use greenroom_testkit::{CliEnd, ScriptedListener};
 use serde_json::{Value, json};
 
 fn builder() -> SessionBuilder {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::common::{SOON, counters, event, settled, start_by_hand, stop, within};
 use greenroom::options::{OLDEST_CLI, ThinkingDisplay};
 use greenroom::requests::{ContextDetail, McpCall, McpPermissionMode, ReloadPlugins, SetCwd, SetCwdStatus};
-use greenroom::testkit::{CliEnd, Fault, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom::{Error, ErrorKind, Event, Outcome, PermissionMode, Result, Session, SessionBuilder, Turn};
+use greenroom_testkit::{CliEnd, Fault, ScriptedCli, ScriptedListener};
 use serde_json::{Value, json};
 
 async fn begun() -> (Session, CliEnd, ScriptedListener) {
@@ -163,7 +163,8 @@ async fn a_refusal_keeps_its_code_and_an_unknown_request_is_told_apart() {
     let unknown = "Unsupported control request subtype: set_color";
     for refusal in [json!({"error": "What?", "error_code": "unsupported_request"}), json!({"error": unknown})]
     {
-        let error = refused(&mut end, session.requests().set_color("red"), refusal.clone()).await;
+        let color = async { session.requests().control(json!({"subtype": "set_color"})).await.map(drop) };
+        let error = refused(&mut end, color, refusal.clone()).await;
         assert_eq!((error.kind(), error.code()), (ErrorKind::Unsupported, refusal["error_code"].as_str()));
         assert!(error.to_string().contains("'set_color'") && error.is_cli(), "{error}");
     }
@@ -180,7 +181,6 @@ async fn what_cannot_be_right_is_not_sent() {
         kind(session.requests().mcp_call(call().timeout(Duration::from_millis(999))).await),
         kind(session.requests().mcp_call(call().timeout(Duration::from_secs(601))).await),
         kind(session.requests().mcp_call(call().arguments(json!([]))).await),
-        kind(session.requests().mcp_call(call().output_file("a", "/a", None)).await),
         kind(session.requests().reload_plugins(ReloadPlugins::new().add_plugin("relative")).await),
     ] {
         assert_eq!(wrong, ErrorKind::InvalidOption);

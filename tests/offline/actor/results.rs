@@ -2,9 +2,9 @@
 //! itself plays the CLI.
 
 use crate::common::*;
-use greenroom::testkit::CliEnd;
 use greenroom::transport::Exit;
 use greenroom::{ErrorKind, Outcome, Session, Turn};
+use greenroom_testkit::CliEnd;
 use serde_json::{Value, json};
 
 /// A message of the CLI.

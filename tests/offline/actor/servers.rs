@@ -9,9 +9,9 @@ use crate::common::{SOON, call, counters, event, rpc_answer, start_by_hand, stop
 use greenroom::options::{ExternalServer, Restart};
 use greenroom::report::ServerStatus;
 use greenroom::session::McpServerSet;
-use greenroom::testkit::{CliEnd, Fault, LeakCheck, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom::{ErrorKind, Event, NoArgs, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{CliEnd, Fault, LeakCheck, ScriptedCli, ScriptedListener};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

@@ -9,7 +9,7 @@ use crate::common::*;
 /// A CLI that has confirmed these requests with these answers is killed.
 async fn killed_after(
     asked: &[(Value, Value)],
-) -> (Session, greenroom::testkit::CliEnd, greenroom::report::Events) {
+) -> (Session, greenroom_testkit::CliEnd, greenroom::report::Events) {
     let builder = Session::builder().configure(|options| options.restarts.cli.intensity = 1);
     let (session, mut end, mut listener) = start_by_hand(builder).await;
     for (body, answer) in asked {

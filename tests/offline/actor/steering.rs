@@ -7,9 +7,9 @@ use crate::common::*;
 use greenroom::options::TurnRecovery;
 use greenroom::report::InterruptedBy;
 use greenroom::session::{Steered, Steering};
-use greenroom::testkit::{CliEnd, Fault, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom::{ErrorKind, Outcome, Prompt, Session, SessionBuilder, Turn};
+use greenroom_testkit::{CliEnd, Fault, ScriptedListener};
 use serde_json::{Value, json};
 
 fn builder() -> SessionBuilder {

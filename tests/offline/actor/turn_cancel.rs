@@ -6,9 +6,9 @@ use crate::common::*;
 use greenroom::options::{Restart, TurnRecovery};
 use greenroom::report::{ExitCause, InterruptedBy};
 use greenroom::session::Steered;
-use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom::{Event, Outcome, Session, SessionBuilder, Turn};
+use greenroom_testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

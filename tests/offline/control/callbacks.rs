@@ -8,10 +8,10 @@ use greenroom::hook::{HookOutput, OnFailure};
 use greenroom::options::OLDEST_CLI;
 use greenroom::permission::{Answers, Question};
 use greenroom::report::Events;
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{
     ErrorKind, Event, Hook, PermissionDecision, PermissionRequest, Session, SessionBuilder, hook,
 };
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -560,7 +560,7 @@ async fn start_with_pending(
     builder: SessionBuilder,
     before: &[(&str, Value)],
     pending: Value,
-) -> (Session, CliEnd, greenroom::testkit::ScriptedListener) {
+) -> (Session, CliEnd, greenroom_testkit::ScriptedListener) {
     let (transport, mut listener) = ScriptedCli::by_hand();
     let (session, end) = within(SOON, async {
         tokio::join!(builder.transport(transport).start(), async {

@@ -6,8 +6,8 @@ use crate::common::*;
 use greenroom::hook::{HookOutput, OnFailure, PreToolUseOutput};
 use greenroom::options::Timeouts;
 use greenroom::report::Events;
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Event, Hook, Session, hook};
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -6,8 +6,8 @@ use crate::common::*;
 use crate::timeline;
 use greenroom::callback::{CallbackContext, DialogAnswer, ElicitationAnswer, Inquiry, InquiryAnswer};
 use greenroom::permission::Answers;
-use greenroom::testkit::{CliEnd, ModelTurn, Script, ScriptedCli};
 use greenroom::{ErrorKind, Event, PermissionDecision, Session, SessionBuilder};
+use greenroom_testkit::{CliEnd, ModelTurn, Script, ScriptedCli};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 

@@ -2,8 +2,8 @@
 
 use crate::common::{SOON, stop, within};
 use greenroom::options::OLDEST_CLI;
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Error, ErrorKind, Session, SessionBuilder};
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
 
 /// Starts a session on a CLI that answers `initialize` with these fields.

@@ -2,9 +2,9 @@
 
 use crate::common::{SOON, event, start_by_hand, stop, within};
 use greenroom::options::{Delivery, ExternalServer, OLDEST_CLI};
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::transport::Exit;
 use greenroom::{Error, ErrorKind, Event, Session, SessionBuilder};
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::json;
 
 const SECRET: &str = "hunter2";

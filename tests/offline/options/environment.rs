@@ -2,7 +2,7 @@
 
 use greenroom::Options;
 use greenroom::options::EnvPolicy;
-use greenroom::testkit::Delivered;
+use greenroom_testkit::Delivered;
 
 fn of(change: impl FnOnce(&mut Options)) -> Delivered {
     let mut options = Options::default();

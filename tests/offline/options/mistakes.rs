@@ -3,8 +3,8 @@
 //! not compile.
 
 use greenroom::options::{ExternalServer, Sandbox};
-use greenroom::testkit::{Script, ScriptedCli};
 use greenroom::{ErrorKind, NoArgs, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{Script, ScriptedCli};
 use serde_json::{Value, json};
 
 use crate::common::{SOON, within};
@@ -223,8 +223,8 @@ async fn a_scripted_cli_that_is_dropped_before_the_start() {
     assert_eq!(error.kind(), ErrorKind::Spawn);
     assert_eq!(
         error.to_string(),
-        "the `ScriptedCli` was dropped before the session ended; keep the `ScriptedCli` in a variable \
-         until the session has stopped"
+        "the listener of the in-memory transport was dropped; keep the `MemoryListener`, or the `ScriptedCli` \
+         that plays it, in a variable until the session has stopped"
     );
 }
 
@@ -236,8 +236,8 @@ async fn a_scripted_cli_that_is_dropped_before_the_session_ended() {
     within(SOON, session.wait()).await;
     assert_eq!(
         session.failure().unwrap().to_string(),
-        "the CLI died more than 5 times within 60s, the last time because: the `ScriptedCli` was \
-         dropped before the session ended; keep the `ScriptedCli` in a variable until the session has \
-         stopped"
+        "the CLI died more than 5 times within 60s, the last time because: the listener of \
+         the in-memory transport was dropped; keep the `MemoryListener`, or the `ScriptedCli` that plays it, in \
+         a variable until the session has stopped"
     );
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use greenroom::testkit::Delivered;
 use greenroom::{ErrorKind, Options, PermissionDecision, Session};
+use greenroom_testkit::Delivered;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,7 @@
 //! Options that cannot work: each is refused, and the error names it.
 
-use greenroom::testkit::Delivered;
 use greenroom::{Error, ErrorKind};
+use greenroom_testkit::Delivered;
 use serde_json::{Value, json};
 
 use super::{PARENT, UUID, options};

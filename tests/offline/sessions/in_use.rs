@@ -1,9 +1,9 @@
 //! No two live sessions of a process have one conversation.
 
 use crate::common::*;
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::transport::MemoryTransport;
 use greenroom::{ErrorKind, Event, Session, SessionBuilder};
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::json;
 
 const ID: &str = "3f0c5d3e-8a57-4b0c-9a41-5b8f1d0c7e01";
@@ -29,7 +29,7 @@ async fn begin(builder: SessionBuilder, cli: &mut Cli) -> (Session, CliEnd) {
 
 struct Cli {
     transport: MemoryTransport,
-    listener: greenroom::testkit::ScriptedListener,
+    listener: greenroom_testkit::ScriptedListener,
 }
 
 impl Cli {

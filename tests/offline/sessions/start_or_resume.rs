@@ -9,9 +9,9 @@ use greenroom::options::{EnvPolicy, ResumeLadder};
 use greenroom::report::{Events, ExitCause};
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{MemoryStore, SessionKey, SessionStore};
-use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::transport::{Connection, Exit, Launch, MemoryTransport, Transport};
 use greenroom::{Error, ErrorKind, Event, Outcome, Session, SessionBuilder, conversation_id};
+use greenroom_testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -8,7 +8,7 @@ use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{
     Durability, FileStore, MemoryStore, SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession,
 };
-use greenroom::testkit::store_conformance;
+use greenroom_testkit::store_conformance;
 use serde_json::json;
 
 /// A defect of a store.

@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use greenroom::options::EnvPolicy;
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{MemoryStore, SessionKey, SessionStore, StoreResult};
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Error, ErrorKind, Options, Session, SessionBuilder};
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

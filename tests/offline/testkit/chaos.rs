@@ -4,8 +4,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::FutureExt;
-use greenroom::testkit::{AfterPlan, Chaos, FaultKind, FaultMix, FaultPlan, Line, Step, Transcript};
 use greenroom::{NoArgs, Session, ToolContext, ToolServer};
+use greenroom_testkit::{AfterPlan, Chaos, FaultKind, FaultMix, FaultPlan, Line, Step, Transcript};
 use serde_json::json;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -66,7 +66,7 @@ async fn a_check_sees_outcomes_and_may_prompt_and_break_the_session() {
         assert_eq!(after.outcomes.len(), 2);
         let outcome = after.session.prompt("and now?").await?.outcome().await?;
         assert_eq!(outcome.text(), Some("done"));
-        after.session.inject(greenroom::testkit::Fault::KillPort);
+        after.session.inject(greenroom_testkit::Fault::KillPort);
         let outcome = after.session.prompt("again").await?.outcome().await?;
         assert_eq!(outcome.text(), Some("done"), "with the next CLI");
         assert!(after.call("counter", "no such tool", json!({})).await.is_error);

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::common::*;
 use greenroom::report::Phase;
-use greenroom::testkit::invariants::{Report, Violation};
-use greenroom::testkit::{
+use greenroom::transport::Exit;
+use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolServer};
+use greenroom_testkit::invariants::{Report, Violation};
+use greenroom_testkit::{
     Chaos, Entry, FaultKind, FaultMix, FaultPlan, LeakCheck, Line, ModelTurn, Probe, Recorder, Redact,
     Replay, Script, ScriptedCli, Side, Step, Transcript, Wire, invariants,
 };
-use greenroom::transport::Exit;
-use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolServer};
 use serde_json::{Value, json};
 
 /// A session with a clock whose tool `now` returns `time`.
@@ -487,7 +487,7 @@ async fn a_probe_that_waits_in_vain_says_what_came() {
     let limit = Duration::from_secs(3);
     let text = said(async { drop(probe.event("a miracle", limit, |_| false).await) }).await;
     assert_eq!(text, "a miracle did not come within 3s. No event came.");
-    session.inject(greenroom::testkit::Fault::KillServer("clock".into()));
+    session.inject(greenroom_testkit::Fault::KillServer("clock".into()));
     probe.event("a restart", limit, |event| matches!(event, Event::ServerRestarted { .. })).await;
     let text = said(async { probe.seen_in_order(["server_restarted", "failed"]) }).await;
     assert!(text.starts_with("there is no failed after server_restarted. What came:"), "{text}");

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::common::{SOON, within};
 use crate::timeline;
 use greenroom::hook::{OnFailure, PostToolUseOutput, PreToolUseOutput, StopOutput, UserPromptSubmitOutput};
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::transport::Exit;
 use greenroom::{
     Hook, Message, NoArgs, Outcome, PermissionDecision, PermissionMode, Prompt, Session, SessionBuilder,
     ToolServer, hook,
 };
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::{Value, json};
 
 fn clock() -> ToolServer {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenroom::testkit::{ModelTurn, Script};
+use greenroom_testkit::{ModelTurn, Script};
 use serde_json::json;
 
 fn call() -> ModelTurn {

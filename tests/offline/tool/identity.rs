@@ -13,12 +13,12 @@ use greenroom::callback::{CallbackContext, DialogAnswer, ElicitationAnswer};
 use greenroom::mcp::{ReadResource, ResourceDef};
 use greenroom::permission::Answers;
 use greenroom::session::TestSession;
-use greenroom::testkit::{CliEnd, Fault};
 use greenroom::tool::StateContext;
 use greenroom::{
     Error, ErrorKind, Event, Hook, NoArgs, PermissionDecision, Session, ToolContext, ToolDef, ToolServer,
     hook,
 };
+use greenroom_testkit::{CliEnd, Fault};
 use serde_json::{Value, json};
 
 struct User(&'static str);

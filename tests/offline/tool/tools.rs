@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use greenroom::mcp::ResourceContents;
-use greenroom::testkit::{Delivered, ScriptedCli};
 use greenroom::tool::{CallToolResult, Content, Tool};
 use greenroom::{Json, NoArgs, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{Delivered, ScriptedCli};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -83,14 +83,14 @@ async fn a_tool_that_says_little_is_listed_with_little() {
 
 #[tokio::test]
 async fn the_handshake_names_the_server_and_a_version_that_both_speak() {
-    let server: ToolServer = ToolServer::new("shop", "2.0.0").title("The shop").instructions("Be brief.");
+    let server: ToolServer = ToolServer::new("shop", "2.0.0").instructions("Be brief.");
     for (asked, answered) in [("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
         let params = json!({"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
         let message = json!({"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": params});
         let answer = server.handle(message).await.unwrap();
         assert_eq!(answer["id"], "a");
         assert_eq!(answer["result"]["protocolVersion"], answered);
-        let info = json!({"name": "shop", "version": "2.0.0", "title": "The shop"});
+        let info = json!({"name": "shop", "version": "2.0.0"});
         assert_eq!(answer["result"]["serverInfo"], info);
         assert_eq!(answer["result"]["instructions"], "Be brief.");
         assert_eq!(answer["result"]["capabilities"]["tools"]["listChanged"], true);

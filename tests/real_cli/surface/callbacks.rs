@@ -6,8 +6,8 @@ use greenroom::hook::{
     PermissionRequestOutput, PostToolUseOutput, PreToolUseOutput, StopOutput, UserPromptSubmitOutput,
 };
 use greenroom::permission::{Answers, PermissionUpdate, Unanswered};
-use greenroom::testkit::{ModelTurn, Script, ToolResultSeen};
 use greenroom::{Event, Hook, Outcome, PermissionDecision, PermissionRequest, SessionBuilder, hook};
+use greenroom_testkit::{ModelTurn, Script, ToolResultSeen};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, answers, calc, call, outcome, start, stop, text};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use greenroom::callback::CallbackContext;
 use greenroom::hook::{HookOutput, OnFailure, PreToolUseOutput};
-use greenroom::testkit::{Fault, Script};
 use greenroom::{Event, Hook, PermissionDecision, hook};
+use greenroom_testkit::{Fault, Script};
 
 use super::callbacks::{add, bash};
 use crate::stage::{SOON, Stage, answers, event, in_time, outcome, start, stop, text};

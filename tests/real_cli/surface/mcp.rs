@@ -1,10 +1,10 @@
 //! Resources, requests of a server to the CLI, and changes of the list of tools.
 
 use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef};
-use greenroom::testkit::{Fault, Line, ModelTurn, Recorder, Script, ToolResultSeen, Wire};
-use greenroom::tool::{CallToolResult, Content, RequestError};
+use greenroom::tool::{CallToolResult, Content};
 use greenroom::transport::ChildProcess;
 use greenroom::{Event, Json, NoArgs, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{Fault, Line, ModelTurn, Recorder, Script, ToolResultSeen, Wire};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -127,40 +127,6 @@ async fn the_model_lists_and_reads_resources() {
     session.server("calc").unwrap().add_resource(ResourceDef::<()>::text("calc://new", "new", "x")).unwrap();
     answers(&session, "List.", "One more.").await;
     assert!(stage.last_result().text.contains("calc://new"), "{}", stage.last_result().text);
-    stop(&session).await;
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Ask {
-    method: String,
-}
-
-#[tokio::test]
-async fn requests_of_a_server_are_refused_to_it_and_a_ping_is_answered() {
-    let methods = ["roots/list", "sampling/createMessage", "elicitation/create", "ping"];
-    let asking = methods
-        .iter()
-        .fold(Script::new(), |script, method| script.turn(call("ask", json!({ "method": method }))));
-    let Some(stage) = Stage::new(asking.turn(text("Asked."))).await else { return };
-    let ask = ToolDef::new("ask", "Asks the CLI", async |args: Ask, cx: ToolContext| {
-        let params = match args.method.as_str() {
-            "sampling/createMessage" => json!({ "messages": [], "maxTokens": 1 }),
-            "elicitation/create" => {
-                json!({ "message": "Who?", "requestedSchema": { "type": "object", "properties": {} } })
-            }
-            _ => json!({}),
-        };
-        match cx.request(&args.method, params).await {
-            Ok(answer) => format!("answered {answer}"),
-            Err(RequestError::Refused(error)) => format!("refused {}", error.code),
-            Err(other) => format!("failed: {other}"),
-        }
-    });
-    let session = stage.start(calc().add_tool(loaded(ask))).await;
-    answers(&session, "Ask.", "Asked.").await;
-    let told: Vec<_> = results(&stage).into_iter().map(|result| result.text).collect();
-    assert_eq!(told, ["refused -32601", "refused -32601", "refused -32601", "answered {}"]);
-    assert_eq!(session.snapshot().await.unwrap().servers[0].requests, 0);
     stop(&session).await;
 }
 

@@ -9,9 +9,9 @@ use greenroom::message::{
 };
 use greenroom::options::SettingSource;
 use greenroom::session::{MessageOrGap, PromptPriority};
-use greenroom::testkit::{ModelTurn, Recorder, Script, Transcript, Wire};
 use greenroom::transport::ChildProcess;
 use greenroom::{Message, Outcome, Prompt};
+use greenroom_testkit::{ModelTurn, Recorder, Script, Transcript, Wire};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, answers, calc, call, hang, hears, in_time, outcome, start, stop, text};

@@ -6,8 +6,8 @@ use greenroom::options::{
     AgentDefinition, BuiltInTools, Delivery, Effort, EnvPolicy, ExternalServer, OutputFormat, Plugin,
     Sandbox, SystemPrompt, Thinking, ThinkingDisplay, TraceContext,
 };
-use greenroom::testkit::{ModelTurn, Script};
 use greenroom::{ErrorKind, Event, Outcome, PermissionMode, Session};
+use greenroom_testkit::{ModelTurn, Script};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -11,8 +11,8 @@ use greenroom::requests::{
     SetCwd, SetCwdStatus, SettingsFile,
 };
 use greenroom::session::{MessageOrGap, Messages};
-use greenroom::testkit::{Fault, ModelTurn, Script};
 use greenroom::{ErrorKind, Event, Message, Outcome, PermissionMode, Result, Session};
+use greenroom_testkit::{Fault, ModelTurn, Script};
 use serde_json::json;
 
 use crate::stage::{
@@ -237,7 +237,10 @@ async fn the_cli_says_what_it_is_and_what_the_session_came_to() {
     let id = session.session_id().unwrap();
     asked(session.requests().rename_session(RenameSession::new("A title").session_id(&id))).await;
     refused(session.requests().rename_session(RenameSession::new("A title").session_id("another"))).await;
-    assert_eq!(session.requests().set_color("red").await.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(
+        session.requests().control(json!({"subtype": "set_color"})).await.unwrap_err().kind(),
+        ErrorKind::Unsupported
+    );
     // The scripted model's side answer is no title.
     asked(session.requests().generate_session_title("Adding numbers", false)).await;
     // A request without a typed method.
@@ -383,7 +386,7 @@ async fn files_are_rewound_and_read_and_tasks_looked_at() {
         .turn(run("sleep 600", false))
         .turn(text("Not waited for."))
         .otherwise(text("Fine."));
-    stage.model = greenroom::testkit::ScriptedModel::start(script).await.unwrap();
+    stage.model = greenroom_testkit::ScriptedModel::start(script).await.unwrap();
     let session = working(&stage, true).await;
     let mut messages = session.messages();
     let mut turn = asked(session.prompt("Write it.")).await;

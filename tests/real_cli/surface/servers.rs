@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use greenroom::options::ExternalServer;
 use greenroom::session::McpServerSet;
-use greenroom::testkit::{ModelTurn, Script};
 use greenroom::tool::ToolPolicy;
 use greenroom::{NoArgs, PermissionDecision, Session, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{ModelTurn, Script};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use greenroom::sessions::{LocalSessions, Page, SessionMessages, project_key};
 use greenroom::store::{FileStore, MemoryStore, SessionKey, SessionStore, StoredSessions};
-use greenroom::testkit::Script;
 use greenroom::{ErrorKind, Event, Message, Outcome, Session, ToolServer, conversation_id};
+use greenroom_testkit::Script;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 

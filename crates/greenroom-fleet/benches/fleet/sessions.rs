@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::MemoryBackend;
 use greenroom_fleet::{Fleet, FleetError, FleetSession};
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use redb::Database;
 
 use super::{Result, folder, least, local, median, millis, prompt, raw_commit, timed, unbounded};

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use greenroom::Session;
-use greenroom::testkit::ScriptedCli;
 use greenroom::transport::{Exit, MemoryTransport};
 use greenroom_fleet::backend::MemoryBackend;
 use greenroom_fleet::{ActivationContext, Fleet, FleetSession};
+use greenroom_testkit::ScriptedCli;
 use serde_json::json;
 use tokio::task::JoinSet;
 

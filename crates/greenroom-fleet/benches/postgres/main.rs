@@ -22,12 +22,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use greenroom::Session;
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::backend::{Backend, MemoryBackend, PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
     Accept, Accepted, Append, AttemptId, Begin, Claim, Claimed, Finish, Fleet, FleetBuilder, Join, Name,
     NodeId, Owned, Ownership, PromptContent, PromptId, PromptOutcome, QueueBounds, TurnItem,
 };
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::json;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Executor, PgPool};

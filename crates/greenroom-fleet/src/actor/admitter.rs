@@ -6,21 +6,20 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, DerivedActorRef};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::cell::NameCell;
-use super::name::NameMessage;
 use super::task::{Task, answer, spawn};
-use crate::admission::{Admission, AdmissionMessage, Counts};
+use crate::admission::{Admission, AdmissionMessage, Counts, Grant};
 use crate::id::Name;
 use crate::lock::locked;
 
 /// A message to the actor of admission.
 pub(crate) enum AdmitterMessage {
-    /// A message of a name, whose orders go to this actor.
-    Of(Name, AdmissionMessage, ActorRef<NameMessage>),
+    /// A message of a name, whose actor gets the grants.
+    Of(Name, AdmissionMessage, DerivedActorRef<Granted>),
     /// The actor of the name has ended: it wants nothing, and its slot is free.
     Gone(Name),
     /// Time has passed.
@@ -34,6 +33,15 @@ pub(crate) enum AdmitterMessage {
 
 #[cfg(feature = "cluster")]
 impl ractor::Message for AdmitterMessage {}
+
+/// A grant to a name, from this actor of admission.
+pub(crate) struct Granted {
+    pub(crate) grant: Grant,
+    pub(crate) by: ActorId,
+}
+
+#[cfg(feature = "cluster")]
+impl ractor::Message for Granted {}
 
 /// The way to the actor of admission, whichever it is.
 #[derive(Clone, Default)]
@@ -76,7 +84,7 @@ pub(crate) struct Admitter;
 
 pub(crate) struct AdmitterState {
     admission: Admission,
-    actors: HashMap<Name, ActorRef<NameMessage>>,
+    actors: HashMap<Name, DerivedActorRef<Granted>>,
     timer: Option<Task>,
 }
 
@@ -86,7 +94,7 @@ impl AdmitterState {
         while let Some((name, grant)) = self.admission.next(now) {
             let actor = self.actors.get(&*name);
             // An error: the actor has ended, and its supervisor says `Gone`.
-            actor.map(|actor| actor.cast(NameMessage::Granted(grant, myself.get_id())).ok());
+            actor.map(|actor| actor.cast(Granted { grant, by: myself.get_id() }).ok());
         }
         let myself = myself.clone();
         self.timer = self.admission.wake_at().map(|at| {

@@ -23,7 +23,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 ///
 /// ```
 /// use greenroom::Session;
-/// use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+/// use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 /// use greenroom_fleet::Fleet;
 ///
 /// # #[tokio::main(flavor = "current_thread")]

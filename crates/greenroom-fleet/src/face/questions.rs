@@ -22,7 +22,7 @@ impl Fleet {
     ///
     /// ```
     /// use greenroom::callback::{Inquiry, InquiryAnswer};
-    /// use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
+    /// use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
     /// use greenroom::{NoArgs, Session, ToolServer};
     /// use greenroom_fleet::{Fleet, FleetEvent, QuestionAnswer, QuestionQuery};
     ///

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom::message::ResultMessage;
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::{Session, SessionBuilder};
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
 
 use super::joined;

@@ -17,8 +17,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::transport::{Exit, MemoryTransport};
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use greenroom::callback::{Inquiry, InquiryAnswer};
 use greenroom::permission::Answers;
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::{NoArgs, PermissionDecision, Session, SessionBuilder, ToolServer};
 use greenroom_fleet::backend::{Backend, MemoryBackend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
@@ -12,6 +11,7 @@ use greenroom_fleet::{
     ActivationContext, AnswerError, AttemptId, Decision, Fleet, FleetBuilder, FleetEvent, FleetEvents,
     FleetTurn, Name, PromptOutcome, QuestionAnswer, QuestionId, QuestionQuery,
 };
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -10,8 +10,8 @@ mod turn;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use greenroom::testkit::CliEnd;
 use greenroom::transport::Exit;
+use greenroom_testkit::CliEnd;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

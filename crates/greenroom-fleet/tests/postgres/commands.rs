@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use greenroom::Session;
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{
     ActivationContext, AttemptId, CommandKind, CommandPut, CommandRecord, CommandResult, CommandState, Fleet,
     FleetError, FleetPrompt, InterruptedBy, NameState, Owned, PromptOutcome, Query,
 };
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use tokio::task::JoinSet;
 
 use crate::nodes::{HOUR, accepted, joined, owner};

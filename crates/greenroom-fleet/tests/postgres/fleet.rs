@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use greenroom::Session;
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::{
     ActivationContext, Fleet, FleetError, FleetEvent, FleetPrompt, Placement, TranscriptsIn,
 };
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 
 use crate::wait::{SOON, within};
 use crate::{connect, schema, server};

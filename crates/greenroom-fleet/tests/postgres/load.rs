@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use greenroom::Session;
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom_fleet::backend::{Backend, PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
     ActivationContext, AttemptId, Begin, Finish, Fleet, FleetPrompt, Join, NodeId, Owned, Page,
     PromptOutcome, Timestamp, Withdrawn,
 };
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::json;
 use tokio::task::JoinSet;
 

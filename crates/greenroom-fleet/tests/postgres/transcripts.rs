@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{SessionKey, SessionStore};
-use greenroom::testkit::store_conformance;
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
     AppendEntries, AttemptId, BackendErrorKind, Fleet, Marked, Owned, Ownership, Transcripts, TranscriptsOf,
 };
+use greenroom_testkit::store_conformance;
 use serde_json::json;
 
 use crate::nodes::{accepted, joined, owner};

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use greenroom::Session;
 use greenroom::options::EnvPolicy;
-use greenroom::testkit::{ModelTurn, Script};
 use greenroom_fleet::Fleet;
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions};
+use greenroom_testkit::{ModelTurn, Script};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 

@@ -24,13 +24,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom::options::EnvPolicy;
-use greenroom::testkit::{ModelTurn, Script, ScriptedModel};
 use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::LocalBackend;
 use greenroom_fleet::{
     Fleet, FleetEvent, FleetLimits, FleetPrompt, InterruptedBy, Name, PassivatedBy, PromptId, PromptOutcome,
     Query,
 };
+use greenroom_testkit::{ModelTurn, Script, ScriptedModel};
 use life::Life;
 use protocol::{Line, REAL, RealCli, Reply, Wish};
 use tempfile::TempDir;

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use greenroom::options::StoreFlush;
-use greenroom::testkit::{CliEnd, ScriptedCli};
 use greenroom::transport::Exit;
 use greenroom::{Session, SessionBuilder};
+use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
 
 /// The CLIs of a test, for all its fleets.

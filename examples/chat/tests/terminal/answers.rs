@@ -1,6 +1,6 @@
 //! The answer and all that comes with it: wrapping, bars, questions, commands, errors, escape sequences.
 
-use greenroom::testkit::{ModelTurn, Script};
+use greenroom_testkit::{ModelTurn, Script};
 use serde_json::json;
 
 use crate::person::{CTRL_C, CTRL_D, ENTER, Person};

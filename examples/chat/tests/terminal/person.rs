@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::process::ExitStatus;
 
-use greenroom::testkit::Script;
+use greenroom_testkit::Script;
 use pty_process::{Command, Pty, Size};
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

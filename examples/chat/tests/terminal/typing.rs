@@ -1,6 +1,6 @@
 //! The typed line: history, pastes, interrupts, and how the chat is left.
 
-use greenroom::testkit::{ModelTurn, Script};
+use greenroom_testkit::{ModelTurn, Script};
 use serde_json::json;
 
 use crate::person::{CTRL_C, CTRL_D, CTRL_U, ENTER, LEFT, Person, UP};

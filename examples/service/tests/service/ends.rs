@@ -2,10 +2,10 @@
 
 use axum::http::StatusCode;
 use greenroom::SessionBuilder;
-use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::transport::Exit;
 use greenroom_fleet::Name;
 use greenroom_fleet::backend::MemoryBackend;
+use greenroom_testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use serde_json::Value;
 
 use crate::support::*;

@@ -5,7 +5,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use greenroom::testkit::{ModelTurn, Script};
+use greenroom_testkit::{ModelTurn, Script};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;

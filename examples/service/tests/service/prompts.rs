@@ -1,7 +1,7 @@
 //! Prompts that are served, and the state of the service meanwhile.
 
 use axum::http::StatusCode;
-use greenroom::testkit::{ModelTurn, Script};
+use greenroom_testkit::{ModelTurn, Script};
 use serde_json::json;
 
 use crate::support::*;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use greenroom::SessionBuilder;
 use greenroom::options::EnvPolicy;
-use greenroom::testkit::{ModelTurn, ScriptedModel};
 use greenroom_fleet::backend::LocalBackend;
 use greenroom_fleet::{BackendErrorKind, Name};
+use greenroom_testkit::{ModelTurn, ScriptedModel};
 
 use crate::support::*;
 

@@ -2,8 +2,8 @@
 
 use axum::body::Body;
 use axum::http::StatusCode;
-use greenroom::testkit::{ModelTurn, Script};
 use greenroom_fleet::backend::LocalBackend;
+use greenroom_testkit::{ModelTurn, Script};
 use serde_json::json;
 
 use crate::support::*;

@@ -22,13 +22,13 @@ use greenroom::message::TerminalReason;
 use greenroom::options::Restart;
 use greenroom::report::{Events, ExitCause, InterruptedBy, Phase, ServerStatus};
 use greenroom::session::MessageOrGap;
-use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::transport::{
     Connection, Exit, Launch, Leftover, Leftovers, MemoryTransport, Process, Transport,
 };
 use greenroom::{
     Error, ErrorKind, Event, NoArgs, Outcome, Prompt, Session, SessionBuilder, ToolContext, ToolServer, Turn,
 };
+use greenroom_testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent, call_t};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, ReadBuf};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use greenroom::testkit::ScriptedCli;
 use greenroom::tool::Tool;
 use greenroom::{ErrorKind, Session, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::ScriptedCli;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! What a server tells the CLI of its tools beside their list.
 
-use greenroom::testkit::Delivered;
 use greenroom::tool::ToolPolicy;
 use greenroom::{NoArgs, Session, ToolDef, ToolServer};
+use greenroom_testkit::Delivered;
 use serde_json::json;
 
 #[tokio::test]

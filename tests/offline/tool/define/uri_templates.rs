@@ -1,8 +1,8 @@
 //! URI templates, matched against the URIs that are read.
 
 use greenroom::mcp::{ReadResource, ResourceTemplateDef};
-use greenroom::testkit::Delivered;
 use greenroom::{Json, Session, ToolContext, ToolServer};
+use greenroom_testkit::Delivered;
 use serde_json::{Value, json};
 
 fn server(template: &str) -> ToolServer {

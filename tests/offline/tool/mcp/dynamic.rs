@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use greenroom::options::OLDEST_CLI;
-use greenroom::testkit::{Fault, ScriptedCli};
 use greenroom::{ErrorKind, Event, NoArgs, Session, ToolContext, ToolDef, ToolServer};
+use greenroom_testkit::{Fault, ScriptedCli};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -1,8 +1,8 @@
 //! Requests that do not have the shape of MCP: fields of another type, lists where an object belongs, names of 1 MB.
 
 use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef};
-use greenroom::testkit::CliEnd;
 use greenroom::{Session, ToolContext, ToolServer};
+use greenroom_testkit::CliEnd;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ mod requests;
 mod schemas;
 
 use crate::common::*;
-use greenroom::testkit::CliEnd;
+use greenroom_testkit::CliEnd;
 use serde_json::{Value, json};
 
 /// Asks a server something and waits for the JSON-RPC answer.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use greenroom::mcp::{
     Annotations, Icon, ReadResource, ResourceContents, ResourceDef, ResourceTemplateDef, Role, RpcError,
 };
-use greenroom::testkit::ScriptedCli;
 use greenroom::{ErrorKind, Json, Session, ToolContext, ToolServer};
+use greenroom_testkit::ScriptedCli;
 use serde_json::{Value, json};
 
 use super::{ask, listed, pushed};
@@ -60,7 +60,7 @@ fn library() -> ToolServer {
         .state(|| 3_u32)
 }
 
-async fn read(end: &mut greenroom::testkit::CliEnd, uri: &str) -> Value {
+async fn read(end: &mut greenroom_testkit::CliEnd, uri: &str) -> Value {
     ask(end, "library", "resources/read", json!({ "uri": uri })).await
 }
 

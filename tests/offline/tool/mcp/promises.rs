@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef};
-use greenroom::testkit::{CliEnd, Fault};
 use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolContext, ToolServer};
+use greenroom_testkit::{CliEnd, Fault};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -91,7 +91,7 @@ struct Stage {
     session: Session,
     end: CliEnd,
     heard: mpsc::UnboundedReceiver<&'static str>,
-    _listener: greenroom::testkit::ScriptedListener,
+    _listener: greenroom_testkit::ScriptedListener,
 }
 
 // Guards: the handler of a resource panics, hangs or is cancelled

@@ -15,8 +15,8 @@ use crate::common::{SOON, settled, start_by_hand, stop, within};
 use greenroom::message::{Assembler, ContentBlock, DeltaKind, SystemDetail, ToolCalls, UsageTracker};
 use greenroom::options::UnreadPartials;
 use greenroom::session::{MessageOrGap, Messages};
-use greenroom::testkit::ScriptedCli;
 use greenroom::{Error, Message, Options, Outcome, Prompt, Session};
+use greenroom_testkit::ScriptedCli;
 use serde_json::{Value, json};
 
 mod assembler;

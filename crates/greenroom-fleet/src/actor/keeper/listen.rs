@@ -14,8 +14,8 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
-use super::Duty;
 use super::steps::KeeperContext;
+use super::{Duty, step_of};
 use crate::actor::context::FleetShared;
 use crate::event::FleetEvent;
 use crate::id::Name;
@@ -58,33 +58,45 @@ pub(super) async fn listen(mut changes: broadcast::Receiver<Change>, context: Ar
             }
             change = changes.recv() => change,
         };
-        if let Ok(Change::Queued(_) | Change::Asked(_)) = change {
-            context.hint(Duty::Expire);
-        }
-        match change {
-            Ok(Change::Queued(name) | Change::Freed(name)) => {
-                let wait = wait_for(&name, &context.shared);
-                if wait.is_zero() || later.len() == LATER {
-                    context.hint_to_wake(Some(name));
-                } else {
-                    later.insert((Instant::now() + wait, name));
-                }
-            }
-            Ok(Change::Commanded(node)) if node == context.shared.node => context.hint(Duty::Command),
-            Ok(Change::Missed) | Err(RecvError::Lagged(_)) => {
-                context.hint_to_wake(None);
-                context.hint(Duty::Expire);
-                context.hint(Duty::Command);
-            }
-            Ok(_) => {}
+        let change = match change {
             Err(RecvError::Closed) => return,
+            Err(RecvError::Lagged(_)) => Change::Missed,
+            Ok(change) => change,
+        };
+        let taken = step_of("listen to changes", &context.shared, || take(change, &mut later, &context));
+        if taken.is_none() {
+            take(Change::Missed, &mut later, &context);
         }
+    }
+}
+
+/// Turns a change into hints, at once or later.
+fn take(change: Change, later: &mut BTreeSet<(Instant, Name)>, context: &KeeperContext) {
+    if let Change::Queued(_) | Change::Asked(_) = change {
+        context.hint(Duty::Expire);
+    }
+    match change {
+        Change::Queued(name) | Change::Freed(name) => {
+            let wait = wait_for(&name, &context.shared);
+            if wait.is_zero() || later.len() == LATER {
+                context.hint_to_wake(Some(name));
+            } else {
+                later.insert((Instant::now() + wait, name));
+            }
+        }
+        Change::Commanded(node) if node == context.shared.node => context.hint(Duty::Command),
+        Change::Missed => {
+            context.hint_to_wake(None);
+            context.hint(Duty::Expire);
+            context.hint(Duty::Command);
+        }
+        _ => {}
     }
 }
 
 /// Tells the application each transition soon after it was made, until the backend ends.
 pub(super) async fn tell_transitions(mut made: broadcast::Receiver<FleetEvent>, context: Arc<KeeperContext>) {
     while !matches!(made.recv().await, Err(RecvError::Closed)) {
-        context.shared.tell_transitions();
+        step_of("tell transitions", &context.shared, || context.shared.tell_transitions());
     }
 }

@@ -20,7 +20,8 @@
 //!
 //! Hints are the changes that the backend tells. A lost hint delays a duty by 5 s, and is never fatal. At most one hint of a duty
 //! is kept, also while a step runs, and there is a pause between two steps of a duty, so that a flood of changes is no flood of
-//! requests. A step that fails or panics is told, and repeated after a pause or a hint.
+//! requests. A step that fails or panics is told, and repeated after a pause or a hint. So is a panic of the fence, or of the tasks that
+//! listen to the backend.
 //!
 //! The fence: the lease counts from the moment before its renewal was sent. When four fifths of it have passed without
 //! another renewal, or the backend says that the node is dead, `shared.lost` is cancelled, and the keeper does nothing
@@ -36,7 +37,8 @@ mod steps;
 mod tests;
 mod watch;
 
-use std::panic::AssertUnwindSafe;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,10 +147,7 @@ async fn attend(duty: Duty, words: &str, pause: Duration, context: &KeeperContex
                 None
             }
             Err(panic) => {
-                let why = panic_text(&*panic).to_owned();
-                tracing::error!(?duty, why, "a step of the keeper has panicked");
-                let actor = format!("keeper, at its duty to {words}");
-                context.shared.tell(FleetEvent::ActorRestarted { actor, why });
+                tell_panic(words, &*panic, &context.shared);
                 None
             }
         };
@@ -163,14 +162,28 @@ async fn attend(duty: Duty, words: &str, pause: Duration, context: &KeeperContex
     }
 }
 
+/// Tells a panic of the keeper, which goes on.
+fn tell_panic(duty: &str, panic: &(dyn Any + Send), shared: &FleetShared) {
+    let why = panic_text(panic).to_owned();
+    // The panic may be that of a subscriber to the log.
+    catch_unwind(|| tracing::error!(duty, why, "a step of the keeper has panicked")).ok();
+    shared.tell(FleetEvent::ActorRestarted { actor: format!("keeper, at its duty to {duty}"), why });
+}
+
+/// Takes a step that does not wait. `None`: it has panicked, which is told.
+fn step_of<T>(duty: &str, shared: &FleetShared, step: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(step)).map_err(|panic| tell_panic(duty, &*panic, shared)).ok()
+}
+
 /// Fences the node if its lease has passed. `true`: it has.
 fn is_fenced(shared: &FleetShared) -> bool {
     if shared.holds_lease() {
         return false;
     }
     if !shared.lost.is_cancelled() {
-        tracing::error!(node = %shared.node, "the lease of this node could not be renewed in time");
+        // Before the log, whose subscriber may panic.
         shared.lost.cancel();
+        tracing::error!(node = %shared.node, "the lease of this node could not be renewed in time");
     }
     true
 }
@@ -178,7 +191,7 @@ fn is_fenced(shared: &FleetShared) -> bool {
 /// Looks at the fence when its moment has come. A renewal moves the moment meanwhile. A moment that has passed, because nobody else
 /// can use the backend, is looked at again each second: the backend may be closed.
 async fn fence(context: Arc<KeeperContext>) {
-    while !is_fenced(&context.shared) {
+    while step_of("fence the node", &context.shared, || is_fenced(&context.shared)) != Some(true) {
         let (at, now) = (context.shared.fence.at(), Instant::now());
         sleep_until(if at <= now { now + SECOND } else { at }).await;
     }

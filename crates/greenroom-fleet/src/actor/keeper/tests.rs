@@ -303,6 +303,20 @@ async fn a_panic_in_a_step_is_told_and_the_duty_goes_on() {
     at(Instant::now(), stage.start, SECOND);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_step_that_does_not_wait_is_told() {
+    let mut stage = Stage::new().await;
+    assert_eq!(step_of("fence the node", &stage.shared, || false), Some(false));
+    let panicked = step_of("fence the node", &stage.shared, || -> bool { panic!("a subscriber panics") });
+    assert_eq!(panicked, None);
+    let event = stage.event(|event| matches!(event, FleetEvent::ActorRestarted { .. })).await;
+    let FleetEvent::ActorRestarted { actor, why } = event else { unreachable!() };
+    assert_eq!(
+        (actor.as_str(), why.as_str()),
+        ("keeper, at its duty to fence the node", "a subscriber panics")
+    );
+}
+
 /// Marks a name as being deleted whose files cannot be removed: a symbolic link lies where its folder should be. Returns the link and the
 /// folder.
 async fn stuck_deletion(stage: &Stage, name: &Name) -> (PathBuf, PathBuf) {

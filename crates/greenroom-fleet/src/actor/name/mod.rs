@@ -15,13 +15,12 @@ mod tests;
 use std::sync::Arc;
 
 use greenroom::Prompt;
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
-use super::admitter::AdmissionLink;
+use super::admitter::{AdmissionLink, Granted};
 use super::cell::NameCell;
 use super::context::FleetShared;
-use crate::admission::Grant;
 use crate::error::FleetError;
 use crate::id::PromptId;
 use crate::record::PromptRecord;
@@ -34,8 +33,8 @@ pub(crate) enum NameMessage {
     Wake(Option<PromptId>),
     /// Start the session, without a prompt.
     Warm(oneshot::Sender<Result<(), FleetError>>),
-    /// Admission grants a slot or a turn, or wants the slot back. With the actor of admission.
-    Granted(Grant, ActorId),
+    /// Admission grants a slot or a turn, or wants the slot back.
+    Granted(Granted),
     /// Admission was restarted, and knows the holders of slots only.
     AskAgain,
     /// End the session after the running turn. Answers whether there was one. With a `hold`, for a deletion or a quarantine, at once: until
@@ -53,6 +52,24 @@ pub(crate) enum NameMessage {
 
 #[cfg(feature = "cluster")]
 impl ractor::Message for NameMessage {}
+
+impl From<Granted> for NameMessage {
+    fn from(granted: Granted) -> Self {
+        Self::Granted(granted)
+    }
+}
+
+/// ractor gives a message back that an actor does not take.
+impl TryFrom<NameMessage> for Granted {
+    type Error = ();
+
+    fn try_from(message: NameMessage) -> Result<Self, ()> {
+        match message {
+            NameMessage::Granted(granted) => Ok(granted),
+            _ => Err(()),
+        }
+    }
+}
 
 /// The end of a step: the transition that follows, or the text of a panic.
 pub(crate) type StepEnd = Result<Box<dyn FnOnce(&mut NameActorState) + Send>, String>;
@@ -89,7 +106,7 @@ impl Actor for NameActor {
         match message {
             NameMessage::Wake(next) => state.woken(next),
             NameMessage::Warm(done) => state.warm(done),
-            NameMessage::Granted(grant, admitter) => state.granted(grant, admitter),
+            NameMessage::Granted(Granted { grant, by }) => state.granted(grant, by),
             NameMessage::AskAgain => state.ask_again(),
             NameMessage::Passivate { hold, done } => state.wish_passive(hold, done),
             NameMessage::Interrupt { prompt, done } => state.interrupt(prompt, done),

@@ -76,7 +76,7 @@ impl NameActorState {
     pub(super) fn to_admission(&self) -> impl Fn(AdmissionMessage) + use<> {
         let (name, myself) = (self.cx.cell.name.clone(), self.myself.clone());
         let admission = self.cx.admission.clone();
-        move |message| admission.send(AdmitterMessage::Of(name.clone(), message, myself.clone()))
+        move |message| admission.send(AdmitterMessage::Of(name.clone(), message, myself.get_derived()))
     }
 
     pub(super) fn tell_admission(&self, message: AdmissionMessage) {

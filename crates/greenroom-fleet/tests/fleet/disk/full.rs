@@ -3,9 +3,9 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli};
 use greenroom::{NoArgs, PermissionDecision, Session, ToolServer};
 use greenroom_fleet::{FleetPrompt, InterruptedBy, NameState, PromptError, PromptOutcome};
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;

@@ -1,10 +1,10 @@
 //! Names: delete, quarantine, and names that look like something else.
 
-use greenroom::testkit::ScriptedCli;
 use greenroom::transport::Exit;
 use greenroom_fleet::backend::LocalBackend;
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{BackendErrorKind, FleetError, FleetEvent, InterruptedBy, NameState, Unsent};
+use greenroom_testkit::ScriptedCli;
 use tokio::time::{Instant, sleep};
 
 use super::*;

@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
-use greenroom::testkit::ScriptedCli;
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{FleetPrompt, InterruptedBy, PromptState, QueueBounds, Quota, Refused, Unsent};
+use greenroom_testkit::ScriptedCli;
 use tokio::time::{Instant, sleep};
 
 use super::*;

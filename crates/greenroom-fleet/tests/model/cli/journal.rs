@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use greenroom::testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use greenroom::{NoArgs, Session, SessionBuilder, ToolServer};
 use greenroom_fleet::{ActivationContext, Term};
+use greenroom_testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use tokio::sync::watch;
 
 use super::StandIn;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use greenroom::Session;
-use greenroom::testkit::ScriptedCli;
 use greenroom::transport::{Connection, Exit, Launch, Process, ProcessIdentity, Transport};
+use greenroom_testkit::ScriptedCli;
 use serde_json::json;
 
 use crate::actor::admitter::AdmissionLink;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom::Session;
-use greenroom::testkit::{ModelTurn, Script, ScriptedCli, ScriptedListener};
+use greenroom_testkit::{ModelTurn, Script, ScriptedCli, ScriptedListener};
 use ractor::{Actor, ActorRef};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterMessage};
+use crate::actor::admitter::{AdmissionLink, Admitter, AdmitterMessage, Granted};
 use crate::actor::cell::{NameCell, StageKind};
 use crate::actor::context::FleetShared;
 use crate::actor::name::{NameActor, NameContext, NameMessage};
@@ -184,7 +184,7 @@ async fn a_turn_that_is_granted_while_an_interrupt_is_on_its_way_is_given_back()
     is_in(&acting.cell, StageKind::Idle).await;
 
     let ask = AdmissionMessage::Ask { tenant: "acme".to_owned(), want: Want::Turn, order };
-    let ask = AdmitterMessage::Of(Name::new("a").unwrap(), ask, acting.actor.clone());
+    let ask = AdmitterMessage::Of(Name::new("a").unwrap(), ask, acting.actor.get_derived());
     acting.admitter.cast(ask).unwrap();
     assert_eq!(acting.counts().await.running, 1, "the turn is granted");
     let is_given_back = async || {
@@ -209,7 +209,10 @@ async fn a_slot_that_is_granted_to_a_name_with_a_slot_stays_taken() {
     let mut cli = acting.listener.accept().await;
     cli.handshake().await;
     cli.expect("user").await;
-    acting.actor.cast(NameMessage::Granted(Grant::Activate, acting.admitter.get_id())).unwrap();
+    acting
+        .actor
+        .cast(NameMessage::Granted(Granted { grant: Grant::Activate, by: acting.admitter.get_id() }))
+        .unwrap();
     let (done, up) = oneshot::channel();
     acting.actor.cast(NameMessage::Warm(done)).unwrap();
     up.await.unwrap().unwrap();

@@ -1,0 +1,77 @@
+//! Messages of the model: partial messages first if the host wants them, then the whole message.
+
+use serde_json::{Value, json};
+
+use super::Player;
+use crate::cli::model_turn::{ModelTurn, boundary_from};
+
+impl Player {
+    /// Says a model turn: a message for each block, as the CLI does.
+    pub(super) fn say(&mut self, turn: &ModelTurn) {
+        let partial = self.end.launch().args.iter().any(|arg| arg == "--include-partial-messages");
+        let id = format!("msg_scripted_{}", self.turns);
+        let message = |content: Vec<Value>| {
+            json!({
+                "id": id, "type": "message", "role": "assistant", "model": "scripted", "content": content,
+                "stop_reason": null, "usage": { "input_tokens": 1, "output_tokens": 1 },
+            })
+        };
+        if partial {
+            self.piece(json!({ "type": "message_start", "message": message(Vec::new()) }));
+        }
+        for (index, item) in turn.items().iter().enumerate() {
+            if partial {
+                let (empty, deltas) = item.streamed(halves);
+                self.piece(json!({ "type": "content_block_start", "index": index, "content_block": empty }));
+                for delta in deltas {
+                    self.piece(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+                }
+            }
+            let message = message(vec![item.block("")]);
+            self.end.message(json!({ "type": "assistant", "parent_tool_use_id": null, "message": message }));
+            if partial {
+                self.piece(json!({ "type": "content_block_stop", "index": index }));
+            }
+        }
+        if partial {
+            let delta = json!({ "stop_reason": turn.stop_reason(), "stop_sequence": null });
+            self.piece(json!({ "type": "message_delta", "delta": delta, "usage": { "output_tokens": 1 } }));
+            self.piece(json!({ "type": "message_stop" }));
+        }
+    }
+
+    /// Says the output of a slash command that needs no model: one whole message, without partial messages.
+    pub(super) fn say_locally(&mut self, text: &str) {
+        let message = json!({
+            "id": format!("local_{}", self.turns), "type": "message", "role": "assistant", "model": "<synthetic>",
+            "content": [{ "type": "text", "text": text }], "stop_reason": "end_turn",
+            "usage": { "input_tokens": 0, "output_tokens": 0 },
+        });
+        self.end.message(json!({
+            "type": "assistant", "parent_tool_use_id": null, "message": message,
+            "local_command_source": format!("<local-command-stdout>{text}</local-command-stdout>"),
+        }));
+    }
+
+    fn piece(&mut self, event: Value) {
+        self.end.message(json!({ "type": "stream_event", "parent_tool_use_id": null, "event": event }));
+    }
+
+    /// Tells the result of a call, and returns it as a test reads it.
+    pub(super) fn result(&mut self, id: &str, text: &str, is_error: bool) -> String {
+        let content = json!([{ "type": "text", "text": text }]);
+        self.end.message(json!({
+            "type": "user", "parent_tool_use_id": null,
+            "message": { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error },
+            ] },
+        }));
+        if is_error { format!("error: {text}") } else { text.to_owned() }
+    }
+}
+
+/// The two halves of a text; one piece if the text is too short.
+fn halves(text: &str) -> Vec<String> {
+    let (head, tail) = text.split_at(boundary_from(text, text.len() / 2));
+    [head, tail].into_iter().filter(|piece| !piece.is_empty()).map(str::to_owned).collect()
+}

@@ -1,0 +1,266 @@
+//! What the model does, as plain data: a list of answers, played in order.
+//!
+//! The same [`Script`] is played to the real CLI by [`ScriptedModel`](crate::ScriptedModel), which
+//! is a Messages API on loopback, and without any CLI by the scripted CLI on an in-memory transport.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::model_turn::{Item, ModelTurn};
+
+/// What ids that are made up begin with.
+const MADE_UP: &str = "toolu_script_";
+
+/// What the model does, request by request.
+///
+/// Every request of the main conversation takes the next turn. When the turns are used up, every further
+/// request is answered with [`otherwise`](Script::otherwise). Requests of subagents have turns of their own,
+/// see [`agent_turn`](Script::agent_turn), so that a subagent in the background does not race with the main
+/// conversation for the same turns.
+///
+/// ```
+/// use greenroom_testkit::{ModelTurn, Script};
+/// use serde_json::json;
+///
+/// let script = Script::new()
+///     .turn(ModelTurn::new().text("Let me add.").call("mcp__calc__add", json!({"a": 5, "b": 3})))
+///     .turn(ModelTurn::new().text("5 + 3 is 8."));
+///
+/// assert_eq!(script.turns().len(), 2);
+/// assert_eq!(script.turns()[0].call_ids(), ["toolu_script_0"]);
+/// assert_eq!(script.turns()[0].stop_reason(), "tool_use");
+/// assert_eq!(script.turns()[1].stop_reason(), "end_turn");
+/// ```
+///
+/// It is plain data, and can as well be read from a file:
+///
+/// ```
+/// use greenroom_testkit::Script;
+///
+/// let script: Script = serde_json::from_str(r#"{"turns": [
+///     {"items": [{"text": "Let me add."}, {"call": {"name": "mcp__calc__add", "input": {"a": 5, "b": 3}}}]},
+///     {"error": {"status": 529, "kind": "overloaded_error", "message": "busy"}},
+///     {"items": [{"text": "5 + 3 is 8."}]}
+/// ]}"#)?;
+///
+/// assert_eq!(script.turns()[1].failure().map(|error| error.status), Some(529));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Written")]
+pub struct Script {
+    turns: Vec<ModelTurn>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agent_turns: Vec<ModelTurn>,
+    otherwise: ModelTurn,
+    side_answer: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    local_commands: BTreeMap<String, String>,
+    /// The number of the next id that is made up.
+    #[serde(skip)]
+    next_id: u64,
+    /// Ids that were given and look like made-up ones.
+    #[serde(skip)]
+    given: HashSet<String>,
+}
+
+/// Two scripts are equal when they play the same; how their ids came about does not count.
+impl PartialEq for Script {
+    fn eq(&self, other: &Self) -> bool {
+        self.turns == other.turns
+            && self.agent_turns == other.agent_turns
+            && self.otherwise == other.otherwise
+            && self.side_answer == other.side_answer
+            && self.local_commands == other.local_commands
+    }
+}
+
+/// A [`Script`] as it is written down: the ids of its calls may be missing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    turns: Vec<ModelTurn>,
+    #[serde(default)]
+    agent_turns: Vec<ModelTurn>,
+    otherwise: Option<ModelTurn>,
+    side_answer: Option<String>,
+    #[serde(default)]
+    local_commands: BTreeMap<String, String>,
+}
+
+impl From<Written> for Script {
+    fn from(written: Written) -> Self {
+        let mut script = Script::new();
+        if let Some(turn) = written.otherwise {
+            script = script.otherwise(turn);
+        }
+        if let Some(text) = written.side_answer {
+            script = script.side_answer(text);
+        }
+        script.local_commands = written.local_commands;
+        // The given ids of all turns first, so that no made-up id meets one that is written further down.
+        written.turns.iter().chain(&written.agent_turns).for_each(|turn| script.note_ids(turn));
+        script.turns = written.turns.into_iter().map(|turn| script.with_ids(turn)).collect();
+        script.agent_turns = written.agent_turns.into_iter().map(|turn| script.with_ids(turn)).collect();
+        script
+    }
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Script {
+    /// A script without turns: every request is answered with [`otherwise`](Script::otherwise).
+    pub fn new() -> Self {
+        Self {
+            turns: Vec::new(),
+            agent_turns: Vec::new(),
+            otherwise: ModelTurn::new().text("The script is over: it has no turn for this request."),
+            side_answer: "A scripted side answer".to_owned(),
+            local_commands: BTreeMap::new(),
+            next_id: 0,
+            given: HashSet::new(),
+        }
+    }
+
+    /// Adds one answer to the main conversation.
+    ///
+    /// Calls without an id get one here: `toolu_script_0`, `toolu_script_1` and so on, in the order in which
+    /// the turns are added, leaving out ids that the script already has.
+    pub fn turn(mut self, turn: ModelTurn) -> Self {
+        self.note_ids(&turn);
+        let turn = self.with_ids(turn);
+        self.turns.push(turn);
+        self
+    }
+
+    /// Adds the same answer `times` times, each with call ids of its own.
+    ///
+    /// With an [`error`](ModelTurn::error) this outlasts the attempts that the CLI makes.
+    pub fn repeat(mut self, times: usize, turn: ModelTurn) -> Self {
+        for _ in 0..times {
+            self = self.turn(turn.clone());
+        }
+        self
+    }
+
+    /// Adds one answer for subagents.
+    ///
+    /// The requests of all subagents together take these turns, in the order in which the requests arrive.
+    pub fn agent_turn(mut self, turn: ModelTurn) -> Self {
+        self.note_ids(&turn);
+        let turn = self.with_ids(turn);
+        self.agent_turns.push(turn);
+        self
+    }
+
+    /// The answer to each request for which no turn is left. At first: a text that says that the script is
+    /// over.
+    pub fn otherwise(mut self, turn: ModelTurn) -> Self {
+        self.otherwise = turn;
+        self
+    }
+
+    /// The text of the answer to side calls, such as the one that asks for a title. They take no turn.
+    ///
+    /// A side call that asks for JSON gets an object with this text in each of its string properties.
+    pub fn side_answer(mut self, text: impl Into<String>) -> Self {
+        self.side_answer = text.into();
+        self
+    }
+
+    /// Adds a slash command that the CLI answers itself, such as `cost` (written without the slash). A prompt that
+    /// begins with the command takes no turn: the text comes as one whole message of the model `<synthetic>`, without
+    /// partial messages, as from CLI 2.1.330. Played by the stand-ins for the CLI; the real CLI has its own commands.
+    ///
+    /// ```
+    /// use greenroom::Session;
+    /// use greenroom_testkit::{Script, ScriptedCli};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let cli = ScriptedCli::play(Script::new().local_command("cost", "Estimated cost: $0.0000"));
+    /// let session = Session::builder().transport(cli.transport()).start().await?;
+    /// let mut turn = session.prompt("/cost").await?;
+    /// assert_eq!(turn.outcome().await?.text(), Some("Estimated cost: $0.0000"));
+    /// assert_eq!(cli.turns_played(), 0);
+    /// session.stop().await?;
+    /// # greenroom::Result::<()>::Ok(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn local_command(mut self, command: impl Into<String>, text: impl Into<String>) -> Self {
+        self.local_commands.insert(command.into(), text.into());
+        self
+    }
+
+    /// The command at the start of a prompt, and its text, if the CLI answers the prompt itself.
+    pub(crate) fn local_command_of<'a>(&'a self, prompt: &str) -> Option<(&'a str, &'a str)> {
+        let command = prompt.strip_prefix('/')?.split_whitespace().next()?;
+        let (command, text) = self.local_commands.get_key_value(command)?;
+        Some((command, text))
+    }
+
+    /// The turns of the main conversation. Every call in them has an id.
+    pub fn turns(&self) -> &[ModelTurn] {
+        &self.turns
+    }
+
+    /// The turns of subagents. Every call in them has an id.
+    pub fn agent_turns(&self) -> &[ModelTurn] {
+        &self.agent_turns
+    }
+
+    /// What request number `index` of the main conversation is answered with, counted from 0: the turn with
+    /// that index, or else what [`otherwise`](Script::otherwise) says, with call ids that no other index has.
+    pub fn turn_at(&self, index: usize) -> ModelTurn {
+        self.at(&self.turns, "toolu_script_over", index)
+    }
+
+    /// The same as [`turn_at`](Script::turn_at), for the requests of subagents.
+    pub fn agent_turn_at(&self, index: usize) -> ModelTurn {
+        self.at(&self.agent_turns, "toolu_script_agent_over", index)
+    }
+
+    /// The text of the answer to side calls.
+    pub fn side_text(&self) -> &str {
+        &self.side_answer
+    }
+
+    fn at(&self, turns: &[ModelTurn], prefix: &str, index: usize) -> ModelTurn {
+        if let Some(turn) = turns.get(index) {
+            return turn.clone();
+        }
+        let mut turn = self.otherwise.clone();
+        for (position, item) in turn.items.iter_mut().enumerate() {
+            if let Item::Call { id: id @ None, .. } = item {
+                *id = Some(format!("{prefix}_{index}_{position}"));
+            }
+        }
+        turn
+    }
+
+    /// Remembers the ids of a turn that a made-up id could meet.
+    fn note_ids(&mut self, turn: &ModelTurn) {
+        let look_alikes = turn.call_ids().into_iter().filter(|id| id.starts_with(MADE_UP)).map(str::to_owned);
+        self.given.extend(look_alikes);
+    }
+
+    /// The turn, with an id for every call that has none.
+    fn with_ids(&mut self, mut turn: ModelTurn) -> ModelTurn {
+        for item in &mut turn.items {
+            let Item::Call { id: id @ None, .. } = item else { continue };
+            *id = loop {
+                let candidate = format!("{MADE_UP}{}", self.next_id);
+                self.next_id += 1;
+                if !self.given.contains(&candidate) {
+                    break Some(candidate);
+                }
+            };
+        }
+        turn
+    }
+}

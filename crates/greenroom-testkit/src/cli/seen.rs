@@ -1,0 +1,110 @@
+//! Everything that a scripted CLI has seen, over all incarnations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenroom::testing::Delivered;
+use greenroom::transport::Launch;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Progress of a script, over all incarnations.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Position {
+    pub(crate) next: usize,
+    pub(crate) results: Vec<String>,
+}
+
+/// One incarnation, as its host started it.
+#[derive(Clone, Debug)]
+pub(super) struct SeenLaunch {
+    /// Its `initialize` is null until it comes.
+    pub(super) delivered: Delivered,
+    pub(super) prompts: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct SeenState {
+    pub(super) position: Position,
+    pub(super) launches: Vec<SeenLaunch>,
+}
+
+/// Shared by the incarnations of one scripted CLI and by the test. Incarnations do not overlap, so the last launch is
+/// the current one.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen(Arc<watch::Sender<SeenState>>);
+
+impl Seen {
+    /// Continues a script at this position.
+    pub(crate) fn new(position: Position) -> Self {
+        Self(Arc::new(watch::Sender::new(SeenState { position, launches: Vec::new() })))
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        self.look(|seen| seen.position.clone())
+    }
+
+    pub(super) fn look<T>(&self, look: impl FnOnce(&SeenState) -> T) -> T {
+        look(&self.0.borrow())
+    }
+
+    pub(super) fn launched(&self, launch: &Launch) {
+        let delivered = Delivered::launched(launch, Value::Null);
+        self.0.send_modify(|seen| seen.launches.push(SeenLaunch { delivered, prompts: Vec::new() }));
+    }
+
+    pub(super) fn initialized(&self, request: &Value) {
+        self.current(|launch| launch.delivered.initialize = request.clone());
+    }
+
+    pub(super) fn prompted(&self, text: String) {
+        self.current(|launch| launch.prompts.push(text));
+    }
+
+    pub(super) fn results(&self, results: Vec<String>) {
+        self.0.send_modify(|seen| seen.position.results.extend(results));
+    }
+
+    /// Number of the turn to play, counted from 0.
+    pub(super) fn next_turn(&self) -> usize {
+        let mut turn = 0;
+        self.0.send_modify(|seen| {
+            turn = seen.position.next;
+            seen.position.next += 1;
+        });
+        turn
+    }
+
+    fn current(&self, change: impl FnOnce(&mut SeenLaunch)) {
+        self.0.send_modify(|seen| {
+            if let Some(launch) = seen.launches.last_mut() {
+                change(launch);
+            }
+        });
+    }
+
+    /// Waits until `look` sees at least `count` items, and returns all of them.
+    ///
+    /// # Panics
+    /// If they do not come within the limit, with those that came.
+    pub(super) async fn wait_for<T: std::fmt::Debug>(
+        &self,
+        count: usize,
+        what: &str,
+        limit: Duration,
+        look: impl Fn(&SeenState) -> Vec<T>,
+    ) -> Vec<T> {
+        let mut changes = self.0.subscribe();
+        let search = async { changes.wait_for(|seen| look(seen).len() >= count).await.is_ok() };
+        let came = timeout(limit, search).await.unwrap_or(false);
+        let seen = self.look(&look);
+        assert!(
+            came,
+            "{count} {what} did not come within {limit:?}; the scripted CLI has seen {}: {seen:?}",
+            seen.len()
+        );
+        seen
+    }
+}

@@ -1,0 +1,152 @@
+//! A turn of the script in the shapes of the Messages API: whole, and as server-sent events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::{Body, Bytes, Frame};
+use serde_json::{Value, json};
+use tokio::time::{Sleep, sleep};
+
+use super::request::ModelRequest;
+use crate::cli::model_turn::{Item, ModelTurn, boundary_from};
+
+/// A message of the model that the server sends.
+pub(super) struct ModelMessage<'a> {
+    pub(super) turn: &'a ModelTurn,
+    pub(super) request: &'a ModelRequest,
+    pub(super) id: String,
+}
+
+impl ModelMessage<'_> {
+    /// The message with all of its content, for an answer that is not streamed.
+    pub(super) fn whole(&self) -> Value {
+        let content: Vec<Value> = self.turn.items().iter().map(|item| item.block(SIGNATURE)).collect();
+        self.envelope(content, Some(self.turn.stop_reason()), self.output_tokens())
+    }
+
+    /// The events of a streamed answer, each ready to be sent.
+    pub(super) fn events(&self) -> Vec<Bytes> {
+        let mut events = vec![
+            json!({"type": "message_start", "message": self.envelope(Vec::new(), None, 1)}),
+            json!({"type": "ping"}),
+        ];
+        for (index, item) in self.turn.items().iter().enumerate() {
+            let (start, mut deltas) = item.streamed(|text| pieces(text).map(str::to_owned).collect());
+            if let Item::Thinking(_) = item {
+                deltas.push(json!({"type": "signature_delta", "signature": SIGNATURE}));
+            }
+            events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
+            for delta in deltas {
+                events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+            }
+            events.push(json!({"type": "content_block_stop", "index": index}));
+        }
+        events.push(json!({
+            "type": "message_delta",
+            "delta": {"stop_reason": self.turn.stop_reason(), "stop_sequence": null},
+            "usage": {"output_tokens": self.output_tokens()},
+        }));
+        events.push(json!({"type": "message_stop"}));
+        events.iter().map(server_sent_event).collect()
+    }
+
+    fn envelope(&self, content: Vec<Value>, stop_reason: Option<&str>, output_tokens: usize) -> Value {
+        json!({
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.request.model().unwrap_or("claude-scripted"),
+            "content": content,
+            "stop_reason": stop_reason,
+            "stop_sequence": null,
+            "usage": {
+                "input_tokens": self.request.messages().len() * 10,
+                "output_tokens": output_tokens,
+                "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 0,
+            },
+        })
+    }
+
+    fn output_tokens(&self) -> usize {
+        let bytes = self.turn.items().iter().map(|item| match item {
+            Item::Text(text) | Item::Thinking(text) => text.len(),
+            Item::Call { name, input, .. } => name.len() + input.to_string().len(),
+        });
+        tokens(bytes.sum())
+    }
+}
+
+/// Signature of thinking blocks. Nobody checks it.
+const SIGNATURE: &str = "c2NyaXB0ZWQ=";
+
+/// Cuts a text into at most four pieces of whole characters; none for an empty text.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let size = text.len().div_ceil(4).max(1);
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, tail) = rest.split_at(boundary_from(rest, size));
+        rest = tail;
+        Some(piece)
+    })
+}
+
+fn server_sent_event(event: &Value) -> Bytes {
+    Bytes::from(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
+}
+
+/// The body of a streamed answer: its events, with the pauses of the script between them.
+pub(super) struct EventStream {
+    pub(super) waiting: VecDeque<Bytes>,
+    pub(super) gap: Duration,
+    pub(super) pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Body for EventStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(pause) = &mut self.pause {
+            std::task::ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
+        let event = self.waiting.pop_front();
+        if event.is_some() && !self.waiting.is_empty() && !self.gap.is_zero() {
+            self.pause = Some(Box::pin(sleep(self.gap)));
+        }
+        Poll::Ready(event.map(|event| Ok(Frame::data(event))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// An estimate of the tokens in `bytes` of JSON; at least 1.
+pub(super) fn tokens(bytes: usize) -> usize {
+    bytes / 4 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_keep_characters_whole() {
+        for text in ["", "a", "ab", "漢字", "🙂🙂🙂", "a longer text, with é and ü"] {
+            let all: Vec<&str> = pieces(text).collect();
+            assert_eq!(all.concat(), text);
+            assert!(all.len() <= 4 && all.iter().all(|piece| !piece.is_empty()), "{all:?}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The current incarnation of the CLI, as all actors of a session see it.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::base::current_value::CurrentValue;
+use super::outbound::Outbound;
+use crate::control::permission::Understands;
+use crate::requests::{Reply, ServerInfo};
+use crate::transport::ProcessIdentity;
+use crate::wire::Message;
+use crate::wire::lenient::{JsonSource, Lenient, ListRule};
+
+/// The capabilities that the current CLI has named.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Capabilities {
+    /// Named in the answer to `initialize`: only some of the capabilities.
+    pub(crate) of_initialize: Vec<String>,
+    /// Named in `system/init`: all capabilities. `None` before the first turn.
+    pub(crate) of_init: Option<Vec<String>>,
+}
+
+impl Capabilities {
+    /// Whether the CLI has the capability; `None` if the CLI has not said yet.
+    pub(crate) fn has(&self, name: &str) -> Option<bool> {
+        if self.of_initialize.iter().chain(self.of_init.iter().flatten()).any(|known| known == name) {
+            return Some(true);
+        }
+        self.of_init.as_ref().map(|_| false)
+    }
+}
+
+/// The current incarnation. Written by the incarnation, by the supervisor at its end, and by the conversation.
+pub(crate) struct CurrentCli {
+    /// The queue to its stdin; `None` while no incarnation is open.
+    outbound: CurrentValue<Option<Outbound>>,
+    /// Its process; `None` while no incarnation is open, and without a real process.
+    process: CurrentValue<Option<ProcessIdentity>>,
+    /// The answer of the newest CLI to `initialize`.
+    info: CurrentValue<Arc<Reply<ServerInfo>>>,
+    capabilities: CurrentValue<Capabilities>,
+}
+
+impl CurrentCli {
+    pub(crate) fn new() -> Self {
+        let info = Reply::new(ServerInfo::default(), RawValue::NULL.to_owned());
+        Self {
+            outbound: CurrentValue::new(None),
+            process: CurrentValue::new(None),
+            info: CurrentValue::new(Arc::new(info)),
+            capabilities: CurrentValue::new(Capabilities::default()),
+        }
+    }
+
+    /// The queue to the stdin of the current incarnation.
+    pub(crate) fn outbound(&self) -> Option<Outbound> {
+        self.outbound.read().clone()
+    }
+
+    /// The queue to the stdin of this incarnation, while the incarnation is the current one.
+    pub(crate) fn outbound_of(&self, epoch: u64) -> Option<Outbound> {
+        self.outbound().filter(|outbound| outbound.epoch() == epoch)
+    }
+
+    pub(crate) fn process(&self) -> Option<ProcessIdentity> {
+        self.process.read().clone()
+    }
+
+    pub(crate) fn info(&self) -> Arc<Reply<ServerInfo>> {
+        self.info.read().clone()
+    }
+
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.capabilities.read().clone()
+    }
+
+    /// The capabilities of the CLI that permission decisions depend on.
+    pub(crate) fn understands(&self) -> Understands {
+        let unanswered = self.capabilities.read().has("ask_user_question_unanswered_v1") == Some(true);
+        Understands { unanswered }
+    }
+
+    /// An incarnation was opened. Replaces no later incarnation.
+    pub(crate) fn opened(&self, outbound: Outbound, process: Option<ProcessIdentity>) {
+        self.outbound.change(|current| {
+            if current.as_ref().is_none_or(|current| current.epoch() < outbound.epoch()) {
+                *current = Some(outbound);
+                self.process.set(process);
+            }
+        });
+    }
+
+    /// An incarnation has ended.
+    pub(crate) fn ended(&self, epoch: u64) {
+        self.outbound.change(|current| drop(current.take_if(|current| current.epoch() <= epoch)));
+        self.process.set(None);
+    }
+
+    /// Notes the CLI's answer to `initialize`.
+    pub(crate) fn note_info(&self, info: Reply<ServerInfo>) {
+        self.capabilities.set(Capabilities { of_initialize: info.capabilities.clone(), of_init: None });
+        self.info.set(Arc::new(info));
+    }
+
+    /// Notes capabilities and changed commands that a message names.
+    pub(crate) fn note_message(&self, message: &Message) {
+        let Message::System(system) = message else { return };
+        if let Some(init) = system.init() {
+            self.capabilities.change(|known| {
+                if known.of_init.as_ref() != Some(&init.capabilities) {
+                    known.of_init = Some(init.capabilities.clone());
+                }
+            });
+        }
+        if system.subtype == "commands_changed"
+            && let Some(commands) = message
+                .field("commands")
+                .and_then(|commands| Lenient::read(JsonSource::Parsed(&commands), ListRule::Whole))
+        {
+            self.info.change(|info| Arc::make_mut(info).view_mut().commands = commands);
+        }
+    }
+}
