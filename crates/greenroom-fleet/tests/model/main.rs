@@ -41,7 +41,7 @@
 //!
 //! | promise | what was broken | the change | cases | seconds |
 //! |---|---|---|--:|--:|
-//! | accepted-is-kept | a commit does not look whether the rows of its request have changed | `map/txn.rs`, `end`: `expected` is empty | 1 | 17 |
+//! | accepted-is-kept | a commit does not look whether the rows of its request have changed | `map/txn.rs`, `end`: `expected` is empty | 4 | 21 |
 //!
 //! Over SQLite, a run of 70 seconds did not catch the first row of the rules.
 //!
