@@ -198,6 +198,8 @@ impl<'a> Life<'a> {
         for attempt in 0..4 {
             if attempt > 0 {
                 self.set_faults(Faults::Off);
+                // Closes the file of the fleet that could not start: a file is open once in a process.
+                (self.backend, self.faulted) = (None, None);
                 sleep(Duration::from_millis(500)).await;
             }
             match timeout(Duration::from_secs(60), self.try_open()).await {
