@@ -22,7 +22,7 @@ pub(crate) struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether the CLI has the capability; `None` if the CLI has not said yet.
+    /// True if the CLI has the capability; `None` if the CLI has not named all of its capabilities yet.
     pub(crate) fn has(&self, name: &str) -> Option<bool> {
         if self.of_initialize.iter().chain(self.of_init.iter().flatten()).any(|known| known == name) {
             return Some(true);

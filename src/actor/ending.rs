@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) struct Ending {
     /// Set when a stop is asked for, before the conversation hears of it.
     refuses_prompts: AtomicBool,
-    /// Whether the session has begun to stop, or has failed.
+    /// Set when the session begins to stop, also after a failure.
     begun: AtomicBool,
     /// The error with which the session has failed.
     failed: OnceLock<Error>,

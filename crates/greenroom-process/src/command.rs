@@ -23,7 +23,7 @@ pub struct Command {
     pub args: Vec<OsString>,
     /// Variables to set.
     pub env: BTreeMap<String, String>,
-    /// Whether `env` is added to the environment of this process (true, the default) or replaces it (false).
+    /// True, the default: `env` is added to the environment of this process. False: `env` replaces it.
     pub inherit_env: bool,
     /// Variables to remove from the inherited environment.
     pub unset_env: Vec<String>,

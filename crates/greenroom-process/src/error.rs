@@ -12,7 +12,7 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What an [`Error`] is about.
+/// The kind of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -38,7 +38,7 @@ impl Error {
         Self { source: Some(source.into()), ..self }
     }
 
-    /// What the error is about.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -48,7 +48,7 @@ impl Error {
         &self.message
     }
 
-    /// What to do about the error, in a sentence, if that is known.
+    /// Advice in a sentence. `None` if no advice is known.
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }

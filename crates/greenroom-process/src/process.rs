@@ -33,8 +33,9 @@ pub struct Child {
 /// for files as long as it has to. Dropping the future kills a child that has started.
 ///
 /// # Errors
-/// Those of `find`. [`ErrorKind::NotFound`] if there is no such file (a name is not searched on `PATH`), and [`ErrorKind::Spawn`] if it cannot be
-/// started, or not with the chosen [`Containment`](crate::Containment) and watchdog.
+/// The errors of `find`. [`ErrorKind::NotFound`] if the program does not exist (a name is not searched on `PATH`).
+/// [`ErrorKind::Spawn`] if the program cannot be started, or cannot be held by the chosen
+/// [`Containment`](crate::Containment) or watchdog.
 pub async fn spawn<E>(find: impl FnOnce() -> Result<Command, E> + Send + 'static) -> Result<Child, E>
 where
     E: From<Error> + Send + 'static,

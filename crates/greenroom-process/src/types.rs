@@ -23,7 +23,7 @@ impl OsUser {
         Self { uid, gid }
     }
 
-    /// Whether this process runs as this user.
+    /// True if this process has the user id. The group id is not compared.
     pub fn is_this_process(self) -> bool {
         self.uid == rustix::process::geteuid().as_raw()
     }

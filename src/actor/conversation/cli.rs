@@ -13,7 +13,7 @@ pub(super) struct CliState {
     ready: Option<u64>,
     /// The newest incarnation that has ended.
     ended: u64,
-    /// Whether the incarnation tells the lifecycle of prompts (`command_lifecycle`).
+    /// Set by the first `command_lifecycle` of the incarnation that takes prompts.
     tells_lifecycle: bool,
 }
 
