@@ -77,7 +77,7 @@ fn envelope_answer(bencher: Bencher<'_, '_>, payload: usize) {
     bencher.with_inputs(text).bench_values(|text| answer("call_1000001", "1000001", black_box(text)));
 }
 
-/// A number of requests that are entered in one read, settled, and swept.
+/// A number of requests that are entered in one read, and settled.
 #[divan::bench(args = [1, 64, 10_000])]
 fn ledger(bencher: Bencher<'_, '_>, requests: usize) {
     let books = Books::open();

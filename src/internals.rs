@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
 use crate::ToolServer;
 use crate::actor::base::gate::Gate;
@@ -85,7 +84,7 @@ pub fn answer(request_id: &str, rpc_id: &str, text: String) -> Option<Vec<u8>> {
 /// The requests of one incarnation: ledger, gate and outbound queue.
 #[allow(missing_debug_implementations, reason = "no part of the API")]
 pub struct Books {
-    ledger: Ledger,
+    ledger: Arc<Ledger>,
     origin: Arc<RequestOrigin>,
     _end: OutboundReceiver,
 }
@@ -95,27 +94,24 @@ impl Books {
     pub fn open() -> Self {
         let (outbound, end) = Outbound::new(1, &Limits::default());
         let gate = Arc::new(Gate::new(None, usize::MAX));
-        let ledger = Ledger::default();
-        let ledger_bell = ledger.bell().clone();
-        let origin = Arc::new(RequestOrigin { outbound, ledger_bell, counting: Arc::default(), gate });
+        let ledger = Arc::new(Ledger::new(0));
+        let settled = ledger.leaving();
+        let origin = Arc::new(RequestOrigin { outbound, settled, counting: Arc::default(), gate });
         Self { ledger, origin, _end: end }
     }
 
-    /// Admits the requests of one read and settles all of them. Returns their number.
+    /// Enters the requests of one read and settles all of them. Returns their number.
     pub fn round(&self, request_ids: &[String]) -> usize {
-        let mut answers = Vec::with_capacity(request_ids.len());
-        if let Some(mut admissions) = self.ledger.admissions(0) {
-            for request_id in request_ids {
-                let ids = RequestIds::rpc(request_id, Some("1"));
-                let (kind, received, span) = (RequestKind::Mcp, Instant::now(), tracing::Span::none());
-                let answer = Answer::open(&self.origin, ids, kind, received, None, span);
-                admissions.admit(answer.pending(), false);
-                answers.push(answer);
-            }
-        }
+        let answers = request_ids.iter().map(|request_id| {
+            let ids = RequestIds::rpc(request_id, Some("1"));
+            let (kind, span) = (RequestKind::Mcp, tracing::Span::none());
+            let (answer, _) = Answer::open(&self.origin, ids, kind, None, span);
+            self.ledger.enter(answer.pending(), false);
+            answer
+        });
+        let answers: Vec<_> = answers.collect();
         let settled = answers.len();
         answers.into_iter().for_each(Answer::without_answer);
-        self.ledger.sweep(0);
         settled
     }
 }

@@ -11,15 +11,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::base::current_value::CurrentValue;
 use super::base::gate::Gate;
-use super::base::roster::Roster;
 use super::conversation::early::EarlyFeed;
 use super::current_cli::CurrentCli;
 use super::ending::Ending;
+use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
-use super::messages::router::RouterLink;
+use super::messages::router::RouterMessage;
 use super::mirror::Mirror;
+use super::request::ledger::Ledger;
 use super::resume::ResumeHome;
 use super::router::settings::Settings;
+use super::servers::roster::Roster;
 use super::supervisor::claims::Claims;
 use crate::Options;
 use crate::control::CallbackHandlers;
@@ -113,7 +115,7 @@ pub(crate) struct Shared {
     /// Counts the CLI's requests in flight. The roster has a gate for each tool server.
     pub(crate) gate: Arc<Gate>,
     /// The current MCP servers. Written by the supervisor.
-    pub(crate) roster: watch::Sender<Arc<Roster>>,
+    pub(crate) roster: CurrentValue<Arc<Roster>>,
     /// Held while the MCP servers or their permission rules are changed.
     pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) events: Feed<Event>,
@@ -126,7 +128,11 @@ pub(crate) struct Shared {
     pub(crate) cli: CurrentCli,
     pub(crate) ending: Ending,
     /// The current router; `None` before the first.
-    pub(crate) router: watch::Sender<Option<RouterLink>>,
+    pub(crate) router: watch::Sender<Option<ActorRef<RouterMessage>>>,
+    /// The newest callbacks; `None` before the first.
+    pub(crate) callbacks: CurrentValue<Option<ActorRef<CallbacksMessage>>>,
+    /// The open requests of the CLI.
+    pub(crate) ledger: Arc<Ledger>,
     /// Set when the supervisor starts. The conversation never restarts: its end is the end of the session.
     pub(crate) conversation: OnceLock<ActorRef<ConversationMessage>>,
     pub(crate) span: tracing::Span,
@@ -167,7 +173,7 @@ impl Shared {
         Arc::new(Self {
             counting: Arc::default(),
             gate: Arc::new(Gate::new(None, limits.calls_in_flight)),
-            roster: watch::channel(Arc::new(Roster::new(servers, &spec.options))).0,
+            roster: CurrentValue::new(Arc::new(Roster::new(servers, &spec.options))),
             changing: Arc::default(),
             events: feeds.events,
             messages: EarlyFeed::new(feeds.messages, limits.early_bytes),
@@ -178,6 +184,8 @@ impl Shared {
             cli: CurrentCli::new(),
             ending: Ending::new(killed, feeds.gone),
             router: watch::channel(None).0,
+            callbacks: CurrentValue::new(None),
+            ledger: Arc::new(Ledger::new(limits.calls_in_flight)),
             conversation: OnceLock::new(),
             turn_span: CurrentValue::new(span.clone()),
             span,
@@ -199,7 +207,7 @@ impl Shared {
 
     /// The current MCP servers.
     pub(crate) fn roster(&self) -> Arc<Roster> {
-        self.roster.borrow().clone()
+        self.roster.read().clone()
     }
 
     /// The id of the next request to the CLI, over all incarnations and routers.

@@ -43,9 +43,9 @@
 //! ```text
 //! SessionSupervisor   starts, restarts and stops the others; does no work itself
 //! ├── Conversation    prompts, turns, the captured session id, the end of the run
-//! ├── ControlRouter   the ledger of requests that need an answer, in both directions
+//! ├── ControlRouter   requests to the CLI, and its answers
 //! ├── Callbacks       hooks, permissions, elicitations, dialogs: a task for each request
-//! ├── McpServer …     one for each in-process server: a task for each call
+//! ├── McpServer …     one for each in-process server: runs its calls as tasks
 //! └── CliPort         one incarnation of the CLI: reader, writer, process
 //! ```
 //!
@@ -66,6 +66,7 @@ pub(crate) mod outbound;
 pub(crate) mod request;
 pub(crate) mod resume;
 pub(crate) mod router;
+pub(crate) mod servers;
 pub(crate) mod supervisor;
 pub(crate) mod turn;
 

@@ -117,7 +117,7 @@ pub struct RouterSnapshot {
     /// Open requests of the session to the CLI.
     pub awaited: usize,
     /// Requests that wait for a restarting tool server.
-    pub parked: usize,
+    pub waiting: usize,
 }
 
 /// An open request of the CLI, in a [`RouterSnapshot`].

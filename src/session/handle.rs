@@ -132,7 +132,7 @@ impl Session {
     pub fn server(&self, name: &str) -> Option<ServerHandle> {
         let shared = &self.inner.shared;
         let roster = shared.roster();
-        let spec = roster.inside().iter().find(|server| server.name == name)?;
+        let spec = &roster.server(name)?.spec;
         Some(ServerHandle::new(spec.clone(), shared.ending.gone.clone()))
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::builder::SessionBuilder;
 use crate::Options;
-use crate::actor::base::roster::{ServerOrigin, refuse_clash};
+use crate::actor::servers::roster::{ServerOrigin, refuse_clash};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::actor::base::roster::{Addition, ServerChange};
 use crate::actor::messages::session::{ChangeRequest, Internal, SessionMessage};
 use crate::actor::router;
+use crate::actor::servers::roster::{Addition, ServerChange};
 use crate::error::{Error, Result};
 use crate::options::{ExternalServer, Merged, merged};
 use crate::report::McpSetServersResult;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::actor::base::roster::Roster;
 use crate::actor::incarnation::initialize::{self, Channels};
+use crate::actor::servers::roster::Roster;
 use crate::error::Result;
 use crate::options::OsUser;
 use crate::session::SessionBuilder;

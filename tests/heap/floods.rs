@@ -137,8 +137,7 @@ async fn unknown_frames_hold_no_more_than_the_message_lane() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_unknown_requests_is_answered_and_costs_little() {
     let asked = 100_000;
-    // As many as may be in flight are on their way to the router, each with what it takes to answer it; and their
-    // answers wait to be read.
+    // As many as may be in flight are open, each with what it takes to answer it; and their answers wait to be read.
     let limits = Limits::default();
     let on_the_way = limits.calls_in_flight * (1 << 10) + limits.lines_queued * 256;
     let counters = most_held(

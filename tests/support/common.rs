@@ -60,7 +60,7 @@ pub(crate) async fn event<T>(events: &mut Events, take: impl Fn(&Event) -> Optio
     }
 }
 
-/// The session's counters, once the router has handled what it was told before. A snapshot leaves out a router that is busy.
+/// The session's counters, once the router has handled all earlier messages. A snapshot leaves out a router that is busy.
 pub(crate) async fn counters(session: &Session) -> Counters {
     let whole = async {
         loop {

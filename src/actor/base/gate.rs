@@ -13,7 +13,7 @@ pub(crate) struct Gate {
     pub(crate) server: Option<String>,
     pub(crate) limit: usize,
     in_flight: AtomicUsize,
-    /// Handlers whose tasks are spawned and not polled yet.
+    /// Handlers that were started and not polled yet.
     beginning: AtomicUsize,
     /// Whether the current overload was already reported.
     told: AtomicBool,
@@ -34,12 +34,12 @@ impl Gate {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Counts a handler whose task is about to be spawned.
+    /// Counts a handler that is about to be started.
     pub(crate) fn begins(&self) {
         self.beginning.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts that handler as begun: its task was polled, and may have answered.
+    /// Counts that handler as begun: it was polled, and may have answered.
     pub(crate) fn has_begun(&self) {
         self.beginning.fetch_sub(1, Ordering::Relaxed);
     }

@@ -6,5 +6,4 @@ pub(crate) mod gate;
 pub(crate) mod left;
 pub(crate) mod reply;
 pub(crate) mod restart_window;
-pub(crate) mod roster;
 pub(crate) mod task;

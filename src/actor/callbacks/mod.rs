@@ -7,7 +7,7 @@
 //! | hook, [`OnFailure::Block`](crate::hook::OnFailure::Block) | an error (there is no such hook) | a forbidding answer | a forbidding answer |
 //! | hook, [`OnFailure::Continue`](crate::hook::OnFailure::Continue) | an error (there is no such hook) | an error | an error |
 //! | elicitation | `decline` | `cancel` | `cancel` |
-//! | dialog | no answer: the CLI settles it | `cancelled` | `cancelled` |
+//! | dialog | not answered: the CLI settles it | `cancelled` | `cancelled` |
 //!
 //! At an event without a forbidding answer, `Block` answers with an error; the CLI then blocks.
 //!
@@ -83,8 +83,8 @@ impl Actor for Callbacks {
         state: &mut CallbacksState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            CallbacksMessage::Request { answer, body } => {
-                state.handlers.sweep(|_, _| {});
+            CallbacksMessage::Request { answer, body, permit } => {
+                drop(permit);
                 state.request(answer, body);
             }
             CallbacksMessage::HandlerEnded(end) => state.handler_ended(end),
@@ -95,7 +95,7 @@ impl Actor for Callbacks {
                 myself.stop(None);
             }
             CallbacksMessage::Snapshot(reply) => {
-                respond(reply, CallbacksSnapshot { in_flight: state.handlers.running().count() });
+                respond(reply, CallbacksSnapshot { in_flight: state.handlers.table().running().len() });
             }
             #[cfg(feature = "testing")]
             CallbacksMessage::Panic => panic!("a fault was injected into the callbacks"),
@@ -110,6 +110,10 @@ impl CallbacksState {
         let handlers = &shared.spec.handlers;
         let timeouts = &shared.options().timeouts;
         let pending = answer.pending();
+        if !pending.is_open() {
+            // Withdrawn, or of an incarnation that has ended.
+            return;
+        }
         match body {
             CallbackRequest::Permission(raw) => {
                 let prompt_tool = shared.options().permission_prompt_tool_name.as_deref();
@@ -182,10 +186,6 @@ impl CallbacksState {
             }
             CallbackRequest::Dialog { kind, raw } => {
                 let (own, inquiry) = handlers.of_dialog(kind.as_deref());
-                if own.is_none() && inquiry.is_none() {
-                    // Any answer would count as the user's; the CLI settles the dialog at its own deadline.
-                    return answer.without_answer();
-                }
                 let kind = kind_of(&own, CallbackKind::Dialog, Asked::Dialog);
                 let Some(request) = self.read::<DialogRequest>(&answer, kind.clone(), &raw) else {
                     return;
@@ -276,7 +276,7 @@ impl CallbacksState {
         run: BoxFuture<'static, Option<HandlerFault>>,
     ) {
         let myself = self.myself.clone();
-        self.handlers.start(pending, kind, limit, run, move |end| {
+        self.handlers.start(pending, kind, limit, None, run, move |end| {
             // Callbacks that have ended keep no list.
             myself.cast(CallbacksMessage::HandlerEnded(end)).ok();
         });
@@ -284,16 +284,15 @@ impl CallbacksState {
     }
 
     fn arm(&mut self) {
-        self.handlers.arm(telling(&self.myself, || CallbacksMessage::Tick));
+        self.handlers.table().arm(telling(&self.myself, || CallbacksMessage::Tick));
     }
 
     fn handler_ended(&mut self, end: HandlerEnd<HandlerFault>) {
         let (id, fault) = match end {
             HandlerEnd::Reported(id, fault) => (id, Some(fault)),
             HandlerEnd::Aborted(id) => (id, None),
-            HandlerEnd::SweepDue => return self.handlers.sweep(|_, _| {}),
         };
-        let Some(handler) = self.handlers.remove(id) else { return };
+        let Some(handler) = self.handlers.table().remove(id) else { return };
         match fault {
             Some(HandlerFault::Failed(message)) => self.told(&handler.label, &handler.pending, message),
             Some(HandlerFault::Panicked(message)) => {
@@ -320,10 +319,8 @@ impl CallbacksState {
     }
 
     fn tick(&mut self) {
-        for id in self.handlers.expired(Instant::now()) {
-            let Some(handler) = self.handlers.get(id).filter(|handler| handler.pending.is_open()) else {
-                continue;
-            };
+        let expired = self.handlers.table().expired(Instant::now());
+        for handler in expired.iter().filter(|handler| handler.pending.is_open()) {
             let limit = handler.limit.unwrap_or_default();
             match handler.label.instead(&format!("{} did not answer within {limit:?}", handler.label)) {
                 Ok(answer) => handler.pending.timed_out(answer),

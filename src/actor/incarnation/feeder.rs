@@ -20,7 +20,7 @@ use super::evidence::ExitEvidence;
 use crate::actor::base::task::{Task, step_back};
 use crate::actor::context::Shared;
 use crate::actor::messages::conversation::ConversationMessage;
-use crate::actor::messages::permits::MailboxPermit;
+use crate::actor::messages::permits::LanePermit;
 use crate::report::Event;
 use crate::wire::Message;
 use crate::wire::envelope::{Frame, Unreadable};
@@ -48,7 +48,7 @@ const LONG: usize = 1 << 20;
 
 enum FeederItem {
     /// Boxed: an empty queue has room for 32 items.
-    Batch(Box<(LineBatch, MailboxPermit)>),
+    Batch(Box<(LineBatch, LanePermit)>),
     /// Send when all earlier items were told to the conversation.
     Flush(oneshot::Sender<()>),
 }
@@ -150,7 +150,7 @@ impl MessageFeeder {
     pub(super) async fn hand_over(&mut self) -> Result<(), FeederEnded> {
         for batch in self.batches.drain(..) {
             let bytes = u32::try_from(batch.weight.min(self.most)).unwrap_or(u32::MAX);
-            let permit = MailboxPermit::new(self.lane.clone().acquire_many_owned(bytes).await.ok());
+            let permit = LanePermit::new(self.lane.clone().acquire_many_owned(bytes).await.ok());
             self.queue.send(FeederItem::Batch(Box::new((batch, permit)))).map_err(|_| FeederEnded)?;
             self.behind = true;
         }
@@ -233,12 +233,12 @@ struct FeederTask {
     messages: Vec<Message>,
     bytes: usize,
     /// Permits of the current batch.
-    permit: MailboxPermit,
+    permit: LanePermit,
 }
 
 impl FeederTask {
     fn new(parser: MessageParser, epoch: u64, conversation: ActorRef<ConversationMessage>) -> Self {
-        Self { parser, epoch, conversation, messages: Vec::new(), bytes: 0, permit: MailboxPermit::default() }
+        Self { parser, epoch, conversation, messages: Vec::new(), bytes: 0, permit: LanePermit::default() }
     }
 
     async fn run(mut self, mut queue: mpsc::UnboundedReceiver<FeederItem>) {
@@ -258,7 +258,7 @@ impl FeederTask {
         }
     }
 
-    async fn batch(&mut self, batch: LineBatch, permit: MailboxPermit) {
+    async fn batch(&mut self, batch: LineBatch, permit: LanePermit) {
         if self.is_called() {
             // The handlers of the same read go first.
             step_back().await;
@@ -293,7 +293,7 @@ impl FeederTask {
         }
         self.tell();
         // Lines that were no messages leave permits behind.
-        self.permit = MailboxPermit::default();
+        self.permit = LanePermit::default();
     }
 
     /// Whether requests of the CLI are in flight, which go first.

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::Options;
-use crate::actor::base::roster::Roster;
 use crate::actor::context::SessionSpec;
+use crate::actor::servers::roster::{InsideServer, Roster};
 use crate::control::{Hook, OnFailure};
 use crate::error::Result;
 use crate::options::{Delivery, McpRegistration};
@@ -54,9 +54,11 @@ pub(crate) fn launch_spec(
         resume,
         sdk_servers_by_config: match channels.servers {
             Channel::Initialize => Vec::new(),
-            Channel::Arguments => {
-                roster.inside().iter().map(|server| (server.name.clone(), server.settings())).collect()
-            }
+            Channel::Arguments => roster
+                .inside()
+                .iter()
+                .map(|server| (server.spec.name.clone(), server.spec.settings()))
+                .collect(),
         },
         private: channels.private,
         permission_prompt: spec.handlers.are_asked(spec.options.permission_prompt_tool_name.as_deref()),
@@ -98,7 +100,7 @@ pub(crate) fn body(
         let mut names = Vec::new();
         let mut configs = Map::new();
         let mut manifests = Map::new();
-        for server in roster.inside() {
+        for InsideServer { spec: server, .. } in roster.inside() {
             names.push(server.name.clone());
             let settings = server.settings();
             if !settings.is_empty() {
@@ -240,5 +242,8 @@ pub(crate) fn lists_servers(status: &RawValue, roster: &Roster) -> bool {
         servers: Vec<Value>,
     }
     let Ok(status) = read_object::<Status>(status.get()) else { return false };
-    roster.inside().iter().all(|server| status.servers.iter().any(|row| row["name"] == server.name.as_str()))
+    roster
+        .inside()
+        .iter()
+        .all(|server| status.servers.iter().any(|row| row["name"] == server.spec.name.as_str()))
 }

@@ -1,12 +1,12 @@
 //! One incarnation of the CLI: its process, the reader of its stdout, and how it starts and ends.
 
-pub(crate) mod admit;
+mod dispatch;
 pub(crate) mod evidence;
 pub(crate) mod feeder;
-mod follow;
 mod handshake;
 pub(crate) mod initialize;
 pub(crate) mod port;
 pub(crate) mod reader;
+mod replies;
 mod run;
 pub(crate) mod stderr;

@@ -1,11 +1,15 @@
-//! Reads the stdout of one incarnation: sends requests to the actors that serve them, and messages to the conversation.
+//! Reads the stdout of one incarnation.
 //!
-//! Messages go by the [feeder](super::feeder), which parses them; the control frames of a read go first.
+//! ```text
+//!                ┌─ requests ──────────► RequestDispatcher ─► tool servers, callbacks    at once
+//!   one read ────┼─ messages ──────────► MessageFeeder ─────► conversation               then
+//!                └─ answers, and ──────► ReplyForwarder ────► router                     behind all earlier messages
+//!                   unserved requests    RequestDispatcher
+//! ```
 //!
-//! The reader never waits for the consumer of messages. It waits only for actors that wait for nobody: for the
-//! conversation, while more than `Limits::message_lane_bytes` are on their way to it; for the actors that serve
-//! requests, while as many control frames as `Limits::calls_in_flight` are in their mailboxes; and for the next router
-//! when one has ended.
+//! The reader never waits for the consumer of messages. It waits only for actors that never block: for the conversation,
+//! while more than `Limits::message_lane_bytes` are on their way to it; and for the router, while it restarts or has
+//! answers to take.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,25 +17,23 @@ use std::sync::Arc;
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::admit::{Admitter, InboundRequest};
+use super::dispatch::RequestDispatcher;
 use super::evidence::ExitEvidence;
 use super::feeder::MessageFeeder;
+use super::replies::ReplyForwarder;
 use crate::actor::base::task::step_back;
 use crate::actor::context::Shared;
-use crate::actor::messages::inbound::{InboundBody, McpMessage};
-use crate::actor::messages::router::RouterMessage;
 use crate::actor::outbound::Outbound;
 use crate::wire::Message;
 use crate::wire::envelope::{ControlReply, ControlRequest, Frame, Unreadable, UnservedRequest};
 use crate::wire::fast::call::CallLine;
-use crate::wire::fast::request_ids::RequestIds;
 use crate::wire::line::{LineStep, Lines};
-use crate::wire::rpc::Rpc;
 
-/// A control frame that has to wait for the messages before it, or for the requests.
+/// A control frame that has to wait for the messages before it.
 enum OrderedFrame {
+    /// The receiver of the answer may rely on earlier messages.
     Reply(Box<ControlReply>),
-    Withdrawn(String),
+    /// The request may be about an earlier message, and nobody waits for its answer.
     Unserved(String, UnservedRequest),
 }
 
@@ -40,10 +42,16 @@ pub(crate) struct StdoutReader {
     outbound: Outbound,
     feeder: MessageFeeder,
     evidence: Arc<ExitEvidence>,
-    admitter: Admitter,
+    dispatcher: RequestDispatcher,
+    replies: ReplyForwarder,
+    /// Whether this read had requests.
+    had_requests: bool,
     /// Whether a turn is calling tools or streaming: more is read soon.
     busy: bool,
 }
+
+/// Lines in the queue to stdin at which the reader lets the writer go first.
+const MANY: usize = 256;
 
 /// Bytes of a message that are searched for its type.
 const TYPE_WITHIN: usize = 1 << 10;
@@ -55,11 +63,12 @@ impl StdoutReader {
         feeder: MessageFeeder,
         evidence: Arc<ExitEvidence>,
     ) -> Self {
-        let admitter = Admitter::new(shared.clone(), outbound.clone());
-        Self { shared, outbound, feeder, evidence, admitter, busy: false }
+        let dispatcher = RequestDispatcher::new(shared.clone(), outbound.clone());
+        let replies = ReplyForwarder::new(shared.clone());
+        Self { shared, outbound, feeder, evidence, dispatcher, replies, had_requests: false, busy: false }
     }
 
-    /// Reads until the stream ends, and the conversation was told everything. `Err` is the error of the stream.
+    /// Reads until the stream ends, and the conversation has received everything. `Err` is the error of the stream.
     pub(crate) async fn run(mut self, stdout: impl AsyncRead + Unpin) -> Result<(), String> {
         let end = self.read_lines(stdout).await;
         self.catch_up().await;
@@ -74,38 +83,33 @@ impl StdoutReader {
                 Ok(_) => {}
                 Err(error) => return Err(error.to_string()),
             }
-            self.admitter.refresh();
             loop {
                 let step = lines.next();
                 if step == LineStep::More {
                     break;
                 }
-                // No future for most lines: it would be as large as the longest wait needs.
+                // Boxed, so that the reader's own future stays small.
                 if let Some(frame) = self.step(step, &lines) {
                     Box::pin(self.ordered(frame)).await;
                 }
-                if self.admitter.is_batch_full() {
-                    self.admitter.enter().await;
-                }
             }
-            // Control frames first: the feeder parses the messages of this read beside them.
-            let called = self.admitter.has_requests();
-            self.admitter.enter().await;
-            if called && self.feeder.has_lines() {
+            // Requests go first: the feeder parses the messages of this read beside them. Answers too: a flood of requests
+            // that are answered at once would fill the queue to stdin before the writer had a turn.
+            let has_messages = self.feeder.has_lines();
+            if std::mem::take(&mut self.had_requests) && (has_messages || self.outbound.queued() >= MANY) {
                 step_back().await;
             }
-            self.feeder.hand_over().await.map_err(|_| "whoever reads its messages has ended")?;
+            self.feeder.hand_over().await.map_err(|_| "the message feeder has ended")?;
         }
         // A last line without a line end counts; a CLI that died in mid-line leaves half a line.
         let step = lines.rest();
         if let Some(frame) = self.step(step, &lines) {
             Box::pin(self.ordered(frame)).await;
         }
-        self.admitter.enter().await;
         Ok(())
     }
 
-    /// Collects a line, or gives back a frame that has to wait.
+    /// Handles a line. Returns a frame that must wait for earlier messages.
     fn step(&mut self, step: LineStep, lines: &Lines) -> Option<OrderedFrame> {
         match step {
             LineStep::Line(range) => return self.line(lines.bytes(range)),
@@ -119,7 +123,7 @@ impl StdoutReader {
         None
     }
 
-    /// Waits until the conversation was told all earlier messages.
+    /// Waits until the conversation has received all earlier messages.
     async fn catch_up(&mut self) {
         // Without the feeder's task the reader ends soon.
         self.feeder.catch_up().await.ok();
@@ -131,18 +135,22 @@ impl StdoutReader {
             self.message(line);
             return None;
         }
-        if let Some(request) = self.plain_call(line) {
-            self.busy = true;
-            self.admitter.push(request);
+        if let Some(call) = CallLine::parse(line)
+            && self.dispatcher.call(&call)
+        {
+            (self.had_requests, self.busy) = (true, true);
             return None;
         }
         match Frame::parse(line) {
             Ok(Frame::Request { request_id, body: ControlRequest::Unserved(body) }) => {
                 return Some(OrderedFrame::Unserved(request_id, body));
             }
-            Ok(Frame::Request { request_id, body }) => self.request(&request_id, body, false),
+            Ok(Frame::Request { request_id, body }) => {
+                self.had_requests = true;
+                self.dispatcher.request(&request_id, body, false);
+            }
             Ok(Frame::Response(reply)) => return Some(OrderedFrame::Reply(Box::new(reply))),
-            Ok(Frame::Cancel { request_id }) => return Some(OrderedFrame::Withdrawn(request_id)),
+            Ok(Frame::Cancel { request_id }) => self.dispatcher.withdraw(&request_id),
             Ok(Frame::Message) => self.message(line),
             Ok(Frame::KeepAlive) => {}
             Err(Unreadable::Blank | Unreadable::Noise) => {
@@ -170,69 +178,22 @@ impl StdoutReader {
         self.feeder.push(line);
     }
 
-    /// Sends a control frame behind the requests before it, and where its order to messages matters, behind those.
+    /// Forwards a control frame after the conversation has received all earlier messages.
     async fn ordered(&mut self, frame: OrderedFrame) {
-        self.admitter.enter().await;
+        self.catch_up().await;
         match frame {
             OrderedFrame::Reply(mut reply) => {
                 let pending = std::mem::take(&mut reply.pending);
-                // The receiver of the answer may rely on earlier messages.
-                self.catch_up().await;
-                let permit = self.admitter.permit(1).await;
-                self.admitter.send_to_router(RouterMessage::Reply(*reply, permit)).await;
+                self.replies.send(*reply).await;
                 for (request_id, body) in pending {
-                    self.request(&request_id, body, true);
-                    if self.admitter.is_batch_full() {
-                        self.admitter.enter().await;
-                    }
+                    self.dispatcher.request(&request_id, body, true);
                 }
             }
-            OrderedFrame::Withdrawn(request_id) => match self.admitter.open_request(&request_id) {
-                Some(pending) => {
-                    tracing::debug!(parent: &pending.span(), "withdrawn by the CLI");
-                    pending.orphan();
-                }
-                None => self.shared.counting.unmatched_cancels.one(),
-            },
             OrderedFrame::Unserved(request_id, body) => {
-                // The request may be about an earlier message, and nobody waits for its answer.
-                self.catch_up().await;
-                self.request(&request_id, ControlRequest::Unserved(body), false);
+                self.had_requests = true;
+                self.dispatcher.request(&request_id, ControlRequest::Unserved(body), false);
             }
         }
-    }
-
-    /// A tool call to a server with tools of its own and a route, read in one pass. `None` leaves the line to the
-    /// layers.
-    fn plain_call(&self, line: &[u8]) -> Option<InboundRequest> {
-        let call = CallLine::parse(line)?;
-        let route = self.admitter.route(&call.server).filter(|route| route.own_tools)?;
-        let message = McpMessage::Call(call.arguments.map(ToOwned::to_owned));
-        let body = InboundBody::Mcp { server: route.server.clone(), message };
-        Some(InboundRequest { ids: call.ids(), body, route: Some(route.clone()), replayed: false })
-    }
-
-    /// Collects a request that was sent now, or is `replayed` in the list of pending ones.
-    fn request(&mut self, request_id: &str, body: ControlRequest, replayed: bool) {
-        let (ids, body, route) = match body {
-            ControlRequest::Mcp { server, rpc } => {
-                let rpc_id = match &rpc {
-                    Rpc::Request { id, .. } => Some(id.get()),
-                    _ => None,
-                };
-                let ids = RequestIds::rpc(request_id, rpc_id);
-                let route = self.admitter.route(&server).cloned();
-                let server = route.as_ref().map_or_else(|| Arc::from(server), |route| route.server.clone());
-                (ids, InboundBody::Mcp { server, message: McpMessage::Rpc(rpc) }, route)
-            }
-            ControlRequest::Callback(body) => {
-                (RequestIds::control(request_id), InboundBody::Callback(body), None)
-            }
-            ControlRequest::Unserved(body) => {
-                (RequestIds::control(request_id), InboundBody::Unserved(body), None)
-            }
-        };
-        self.admitter.push(InboundRequest { ids, body, route, replayed });
     }
 }
 

@@ -13,7 +13,8 @@ use crate::actor::base::deadlines::after;
 use crate::actor::base::restart_window::Verdict;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::request::answer::Answer;
-use crate::actor::request::handlers::{HandlerEnd, RunningHandler};
+use crate::actor::request::handler_table::RunningHandler;
+use crate::actor::request::handlers::HandlerEnd;
 use crate::actor::request::life::Settled;
 use crate::actor::request::pending::PendingRequest;
 use crate::report::Event;
@@ -21,6 +22,7 @@ use crate::tool::run::context::{CallContext, Named};
 use crate::tool::run::erased::Arguments;
 use crate::tool::run::erased::{panicked, run_caught};
 use crate::tool::run::instance::CallEnd;
+use crate::tool::run::pace::Pace;
 use crate::tool::run::service::{HandlerRun, late_error, late_result};
 use crate::wire::rpc::RpcError;
 
@@ -100,10 +102,11 @@ impl ServerState {
             let _states = states;
             answer_call(answer, ended, &handled, &recorded, trace_payloads)
         });
+        let pace = Some(tool.pace().clone());
         if span.is_none() {
-            self.start(pending, call, limit, handler);
+            self.start(pending, call, limit, pace, handler);
         } else {
-            self.start(pending, call, limit, handler.instrument(span));
+            self.start(pending, call, limit, pace, handler.instrument(span));
         }
     }
 
@@ -217,7 +220,7 @@ impl ServerState {
             }
             .instrument(span)
         };
-        self.start(pending, call, limit, Box::pin(handler));
+        self.start(pending, call, limit, None, Box::pin(handler));
     }
 
     /// The context of a handler. For a tool that does not block, unless the caller changes it.
@@ -244,25 +247,20 @@ impl ServerState {
         pending: Arc<PendingRequest>,
         call: Arc<ServerCall>,
         limit: Option<Duration>,
+        pace: Option<Pace>,
         handler: impl Future<Output = Option<String>> + Send + Unpin + 'static,
     ) {
         let myself = self.myself.clone();
-        self.handlers.start(pending, call, limit, handler, move |end| {
+        self.handlers.start(pending, call, limit, pace, handler, move |end| {
             // A server that has ended keeps no list.
             myself.cast(ServerMessage::HandlerEnded(end)).ok();
         });
     }
 
-    /// Removes the calls whose handlers have finished, if there are enough of them.
-    pub(super) fn sweep(&mut self) {
-        let by_rpc_id = &mut self.by_rpc_id;
-        self.handlers.sweep(|id, handler| by_rpc_id.forget(id, handler.pending.ids().rpc_id()));
-    }
-
     /// The CLI cancels a call of the newest MCP session.
     pub(super) fn cancelled(&mut self, rpc_id: &str, reason: Option<String>) {
-        let id = self.by_rpc_id.find(rpc_id, &self.handlers);
-        let handler = id.and_then(|id| self.handlers.get(id)).filter(|handler| handler.pending.cancel());
+        let handler = self.handlers.table().find(self.first_of_session, rpc_id);
+        let handler = handler.filter(|handler| handler.pending.cancel());
         let cancelled = match handler {
             Some(handler) => {
                 Some((handler.label.label().to_owned(), handler.pending.request_id().to_owned()))
@@ -290,10 +288,8 @@ impl ServerState {
         let (id, panic) = match end {
             HandlerEnd::Reported(id, panic) => (id, Some(panic)),
             HandlerEnd::Aborted(id) => (id, None),
-            HandlerEnd::SweepDue => return self.sweep(),
         };
-        let Some(handler) = self.handlers.remove(id) else { return };
-        self.by_rpc_id.forget(id, handler.pending.ids().rpc_id());
+        let Some(handler) = self.handlers.table().remove(id) else { return };
         match panic {
             Some(message) => self.panicked(&handler, message),
             None => {
@@ -334,10 +330,8 @@ impl ServerState {
     }
 
     pub(super) fn tick(&mut self) {
-        for id in self.handlers.expired(Instant::now()) {
-            let Some(handler) = self.handlers.get(id).filter(|handler| handler.pending.is_open()) else {
-                continue;
-            };
+        let expired = self.handlers.table().expired(Instant::now());
+        for handler in expired.iter().filter(|handler| handler.pending.is_open()) {
             let (call, limit) = (&handler.label, handler.limit.unwrap_or_default());
             self.timed_out(&handler.pending, call.label(), call.caller.is_tool, limit);
         }

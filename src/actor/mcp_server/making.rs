@@ -1,6 +1,5 @@
 //! Making a server's state: the calls that wait for it, and its replacement after too many panics.
 
-use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,11 +10,11 @@ use ractor::ActorRef;
 use tokio::time::Instant;
 
 use super::{HandlerRequest, ServerState, Serving};
-use crate::actor::base::deadlines::after;
 use crate::actor::base::task::Task;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::session::{Internal, SessionMessage};
-use crate::actor::request::answer::{Answer, drop_settled};
+use crate::actor::request::answer::Answer;
+use crate::actor::request::waiting::WaitingRequests;
 use crate::blocking::caught::panic_text;
 use crate::report::{Event, ServerStatus};
 use crate::tool::run::erased::AnyState;
@@ -25,12 +24,10 @@ use crate::tool::state::StateContext;
 use crate::wire::rpc::RpcError;
 
 /// A server without a state, and the calls that wait for one.
-#[derive(Default)]
 pub(super) struct Making {
     /// The task that makes the state; `None` until the supervisor asks for another attempt.
     task: Option<Task>,
-    /// Oldest first.
-    waiting: VecDeque<WaitingCall>,
+    waiting: WaitingRequests<HandlerRequest>,
     /// The reason why there is no state; `None` at first.
     cause: Option<String>,
     /// The supervisor has given the server up: calls are refused until there is a state.
@@ -38,16 +35,11 @@ pub(super) struct Making {
     tools: Tools,
 }
 
-/// A call that waits for the state.
-struct WaitingCall {
-    answer: Answer,
-    asked: HandlerRequest,
-    until: Instant,
-}
-
 impl Making {
-    pub(super) fn new(cause: Option<String>, given_up: bool) -> Self {
-        Self { cause, given_up, ..Self::default() }
+    /// `limit`: how long calls wait for the state.
+    pub(super) fn new(cause: Option<String>, given_up: bool, limit: Duration) -> Self {
+        let waiting = WaitingRequests::new(limit);
+        Self { task: None, waiting, cause, given_up, tools: Tools::default() }
     }
 
     fn cause(&self) -> &str {
@@ -56,8 +48,7 @@ impl Making {
 
     /// The newest waiting call with this JSON-RPC id: older ones belong to older MCP sessions.
     pub(super) fn find(&self, rpc_id: &str) -> Option<(&Answer, &HandlerRequest)> {
-        let of = |waiting: &&WaitingCall| waiting.answer.pending().ids().rpc_id() == Some(rpc_id);
-        self.waiting.iter().rev().find(of).map(|waiting| (&waiting.answer, &waiting.asked))
+        self.waiting.newest_first().find(|(answer, _)| answer.pending().ids().rpc_id() == Some(rpc_id))
     }
 }
 
@@ -113,14 +104,10 @@ impl ServerState {
 
     /// Replaces a state that too many panics may have corrupted. Calls in flight keep their state.
     pub(super) fn renew(&mut self, cause: String) {
-        let Serving::Ready(instance) =
-            std::mem::replace(&mut self.serving, Serving::Making(Making::new(Some(cause), false)))
-        else {
-            return;
-        };
-        if let Serving::Making(making) = &mut self.serving {
-            making.tools = instance.retire();
-        }
+        let Serving::Ready(instance) = std::mem::replace(&mut self.serving, Serving::Ended) else { return };
+        let mut making = Making::new(Some(cause), false, self.shared.options().timeouts.server_restart);
+        making.tools = instance.retire();
+        self.serving = Serving::Making(making);
         // Panics of calls on the old state no longer count.
         self.panics.clear();
         self.generation = next_generation(&self.generations);
@@ -144,7 +131,8 @@ impl ServerState {
                 return self.tell(Internal::StateFailed { server, generation, cause });
             }
         };
-        let Making { waiting, cause, given_up, tools, .. } = std::mem::take(making);
+        let (waiting, tools) = (making.waiting.take(), std::mem::take(&mut making.tools));
+        let (cause, given_up) = (making.cause.take(), making.given_up);
         let instance = Instance::new(tools, self.session.lists(), states, self.blocking.clone());
         self.serving = Serving::Ready(instance);
         self.waits.clear();
@@ -152,12 +140,13 @@ impl ServerState {
         if let Some(cause) = cause.filter(|_| given_up) {
             self.restarted(cause);
         }
-        for WaitingCall { answer, asked, .. } in waiting {
+        for (answer, asked) in waiting {
             match asked {
                 HandlerRequest::Call(named, arguments) => self.call(answer, named, arguments),
                 HandlerRequest::Run(run) => self.run(answer, run),
             }
         }
+        self.handlers.flush();
         self.arm();
     }
 
@@ -170,7 +159,7 @@ impl ServerState {
     pub(super) fn give_up(&mut self, cause: String) {
         let Serving::Making(making) = &mut self.serving else { return };
         (making.given_up, making.cause) = (true, Some(cause));
-        for WaitingCall { answer, .. } in std::mem::take(&mut making.waiting) {
+        for (answer, _) in making.waiting.take() {
             self.refuse_failed(&answer);
         }
         self.waits.clear();
@@ -193,23 +182,24 @@ impl ServerState {
             // Cancelled or withdrawn before it arrived here.
             return;
         }
-        let until = after(Instant::now(), self.shared.options().timeouts.server_restart);
-        drop_settled(&mut making.waiting, |waiting| waiting.answer.pending().is_open());
-        making.waiting.push_back(WaitingCall { answer, asked, until });
-        self.waits.insert(until, ());
+        making.waiting.push(answer, asked);
+        if let Some(late) = making.waiting.next_deadline() {
+            self.waits.insert(late, ());
+        }
     }
 
     /// Refuses the calls that have waited too long for the state.
     pub(super) fn refuse_late(&mut self, now: Instant) {
         self.waits.expired(now);
         let Serving::Making(making) = &mut self.serving else { return };
-        let limit = self.shared.options().timeouts.server_restart;
-        while making.waiting.front().is_some_and(|waiting| waiting.until <= now)
-            && let Some(late) = making.waiting.pop_front()
-        {
-            let (name, cause) = (&self.spec.name, making.cause());
+        let late = making.waiting.take_expired(now);
+        if let Some(late) = making.waiting.next_deadline() {
+            self.waits.insert(late, ());
+        }
+        let (name, limit, cause) = (&self.spec.name, making.waiting.limit(), making.cause());
+        for answer in late {
             let text = format!("MCP server '{name}' was not ready within {limit:?}: {cause}");
-            late.answer.pending().refuse(&RpcError::internal(text));
+            answer.pending().refuse(&RpcError::internal(text));
         }
     }
 

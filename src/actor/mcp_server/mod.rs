@@ -9,19 +9,17 @@
 //!
 //! Handlers and the factory of the state run as tasks, never inside the actor; their panics and errors do not end the
 //! actor. Restart policy: transient, with the limits of `Restarts::server`. When the actor ends, its calls get an error
-//! answer; calls that arrive before its restart wait in the router.
+//! answer; calls that it has not taken from its [queue](super::servers::queue) wait there for its restart.
 //!
 //! The lists that the server offers are in its registry, which outlives the actor. A change of the registry wakes the
 //! actor, which takes the new lists before it tells the CLI: the CLI's next call always finds them.
 //!
 //! - here: the actor, from its start to its end
 //! - [`calls`]: calls and other requests, from their arrival to their answer
-//! - [`index`]: calls by their JSON-RPC id
 //! - [`making`]: making and replacing the state, and the calls that wait for it
 //! - [`peer`]: notifications to the CLI
 
 mod calls;
-mod index;
 mod making;
 mod peer;
 
@@ -32,17 +30,17 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use self::index::RpcIndex;
 use self::making::Making;
 use self::peer::{CallPeer, Link, OutboundPeer};
 use super::base::deadlines::{Deadlines, millis};
 use super::base::reply::{respond, telling};
 use super::base::restart_window::RestartWindow;
 use super::context::Shared;
-use super::messages::inbound::McpMessage;
 use super::messages::session::SessionMessage;
 use super::request::answer::Answer;
+use super::request::handler_table::HandlerId;
 use super::request::handlers::HandlerTasks;
+use super::servers::queue::{McpMessage, ServerQueue};
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::plain::short;
 use crate::report::{CallSnapshot, ServerSnapshot};
@@ -59,6 +57,7 @@ pub(crate) struct McpServer;
 pub(crate) struct ServerArguments {
     pub(crate) shared: Arc<Shared>,
     pub(crate) spec: Arc<ServerSpec>,
+    pub(crate) queue: Arc<ServerQueue>,
     pub(crate) blocking: Arc<BlockingLane>,
     /// The epoch of the current CLI, if it is ready.
     pub(crate) ready_epoch: Option<u64>,
@@ -75,6 +74,7 @@ pub(crate) struct ServerState {
     myself: ActorRef<ServerMessage>,
     supervisor: ActorRef<SessionMessage>,
     spec: Arc<ServerSpec>,
+    queue: Arc<ServerQueue>,
     blocking: Arc<BlockingLane>,
     /// Number of states made or tried so far, also by the actors before.
     generations: Arc<AtomicU32>,
@@ -83,7 +83,8 @@ pub(crate) struct ServerState {
     /// The epoch of the last CLI that was ready.
     ready_epoch: Option<u64>,
     session: Box<dyn Service>,
-    by_rpc_id: RpcIndex,
+    /// The first handler of the newest MCP session: JSON-RPC ids of earlier sessions mean nothing in this one.
+    first_of_session: HandlerId,
     serving: Serving,
     handlers: HandlerTasks<Arc<ServerCall>>,
     /// Deadlines of the calls that wait for the state.
@@ -122,6 +123,7 @@ impl Actor for McpServer {
         let ServerArguments {
             shared,
             spec,
+            queue,
             blocking,
             ready_epoch,
             session: supervisor,
@@ -134,6 +136,7 @@ impl Actor for McpServer {
         let ending = format!("MCP server '{}' has ended", spec.name);
         let generation = making::next_generation(&generations);
         let link = Arc::new(Link { shared: shared.clone(), spec: spec.clone() });
+        let limit = shared.options().timeouts.server_restart;
         let mut state = ServerState {
             handlers: HandlerTasks::new(shared.options().timeouts.cancel_grace, ending),
             panics: RestartWindow::new(shared.options().restarts.panics.clone(), fastrand::Rng::with_seed(0)),
@@ -144,11 +147,12 @@ impl Actor for McpServer {
             myself,
             supervisor,
             spec,
+            queue,
             blocking,
             generations,
             generation,
-            by_rpc_id: RpcIndex::default(),
-            serving: Serving::Making(Making::new(cause, given_up)),
+            first_of_session: 0,
+            serving: Serving::Making(Making::new(cause, given_up, limit)),
             waits: Deadlines::new(),
         };
         state.make();
@@ -165,12 +169,11 @@ impl Actor for McpServer {
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ServerMessage::Asked { batch, permit } => {
-                drop(permit);
-                for (answer, incoming) in batch {
-                    state.asked(answer, incoming);
+            ServerMessage::RequestsQueued => {
+                for (answer, message) in state.queue.take() {
+                    state.asked(answer, message);
                 }
-                state.sweep();
+                state.handlers.flush();
                 state.arm();
             }
             ServerMessage::CliReady { epoch } => state.cli_ready(epoch),
@@ -194,13 +197,13 @@ impl Actor for McpServer {
 
 impl ServerState {
     fn asked(&mut self, answer: Answer, message: McpMessage) {
+        if !answer.pending().is_open() {
+            // Withdrawn, or of an incarnation that has ended.
+            return;
+        }
         match message {
             McpMessage::Rpc(rpc) => self.rpc(answer, rpc),
-            McpMessage::Call(arguments) if !self.spec.is_mounted() => {
-                self.call_when_ready(answer, None, arguments);
-            }
-            // The call was read for a server with tools of its own, which a mounted one of the same name has replaced.
-            McpMessage::Call(_) => self.refuse(&answer, &RpcError::unknown_server(&self.spec.name)),
+            McpMessage::Call(arguments) => self.call_when_ready(answer, None, arguments),
         }
     }
 
@@ -215,8 +218,8 @@ impl ServerState {
         let sessions = self.session.sessions();
         let step = self.session.step(rpc);
         if self.session.sessions() != sessions {
-            // Calls of the session before go on; their ids mean nothing in this one.
-            self.by_rpc_id.begin(self.handlers.next_id());
+            // Calls of the session before go on.
+            self.first_of_session = self.handlers.next_id();
         }
         match step {
             ServiceStep::Reply { outcome: Ok(result), .. } => answer.pending().mcp_value(result),
@@ -287,7 +290,7 @@ impl ServerState {
     }
 
     fn arm(&mut self) {
-        self.handlers.arm(telling(&self.myself, || ServerMessage::Tick));
+        self.handlers.table().arm(telling(&self.myself, || ServerMessage::Tick));
         self.waits.arm(telling(&self.myself, || ServerMessage::Tick));
     }
 
@@ -295,7 +298,9 @@ impl ServerState {
         let now = Instant::now();
         let mut calls: Vec<CallSnapshot> = self
             .handlers
+            .table()
             .running()
+            .iter()
             .map(|handler| CallSnapshot {
                 request_id: short(handler.pending.request_id()),
                 tool: short(handler.label.label()),

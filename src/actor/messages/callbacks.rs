@@ -1,6 +1,6 @@
 //! The messages of the callbacks' actor.
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::actor::actor_message;
 use crate::actor::callbacks::kind::HandlerFault;
@@ -14,8 +14,10 @@ pub(crate) enum CallbacksMessage {
     Request {
         answer: Answer,
         body: CallbackRequest,
+        /// Released when the actor takes the message.
+        permit: OwnedSemaphorePermit,
     },
-    /// The task of a handler ended with a fault, was aborted, or a sweep is due.
+    /// The task of a handler ended with a fault, or was aborted.
     HandlerEnded(HandlerEnd<HandlerFault>),
     Tick,
     Stop,

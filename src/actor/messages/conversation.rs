@@ -6,7 +6,7 @@ use ractor::RpcReplyPort;
 use tokio::sync::oneshot;
 
 use crate::actor::actor_message;
-use crate::actor::messages::permits::MailboxPermit;
+use crate::actor::messages::permits::LanePermit;
 use crate::actor::turn::steering::Steering;
 use crate::actor::turn::{Turn, TurnKey};
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ pub(crate) enum ConversationMessage {
     Messages {
         epoch: u64,
         messages: Vec<Message>,
-        permit: MailboxPermit,
+        permit: LanePermit,
     },
     /// A line of the CLI could not be read. The line may have been a message.
     LineLost {

@@ -18,7 +18,7 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Fault {
-    /// The control router's actor panics: its open requests are answered with an error, and it restarts.
+    /// The control router's actor panics: the session's open requests to the CLI fail, and it restarts.
     PanicRouter,
     /// The callbacks' actor panics: its open requests are answered with an error, and it restarts.
     PanicCallbacks,

@@ -3,20 +3,14 @@
 use tokio::sync::oneshot;
 
 use crate::actor::actor_message;
-use crate::actor::messages::inbound::McpBatch;
-use crate::actor::messages::permits::MailboxPermit;
 use crate::actor::request::handlers::HandlerEnd;
 use crate::report::ServerSnapshot;
 use crate::tool::run::erased::AnyState;
 
 /// The messages of a server's actor.
 pub(crate) enum ServerMessage {
-    /// Messages of the CLI, in order.
-    Asked {
-        batch: McpBatch,
-        /// Released when the actor takes the batch.
-        permit: MailboxPermit,
-    },
+    /// The server's queue has requests.
+    RequestsQueued,
     /// Making the state has ended.
     StateMade(Result<Vec<AnyState>, String>),
     /// Makes the state again.
@@ -29,7 +23,7 @@ pub(crate) enum ServerMessage {
     },
     /// The registry has changed. At most one of these messages waits.
     Changed,
-    /// The task of a handler panicked or was aborted, or a sweep is due.
+    /// The task of a handler panicked or was aborted.
     HandlerEnded(HandlerEnd<String>),
     /// A limit may have passed.
     Tick,

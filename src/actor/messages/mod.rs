@@ -4,7 +4,6 @@ pub(crate) mod callbacks;
 pub(crate) mod conversation;
 #[cfg(feature = "testing")]
 pub(crate) mod fault;
-pub(crate) mod inbound;
 pub(crate) mod mcp_server;
 pub(crate) mod permits;
 pub(crate) mod port;

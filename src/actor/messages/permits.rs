@@ -1,13 +1,13 @@
-//! Permits that travel with messages to actors, whose mailboxes have no limit of their own.
+//! Permits that travel with messages of the CLI to the conversation, whose mailbox has no limit of its own.
 
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Permits for control frames in mailboxes (`Limits::calls_in_flight`), or for the bytes of messages on their way to
-/// the conversation (`Limits::message_lane_bytes`). Released when the actor takes the message, or ends.
+/// Permits for the bytes of messages on their way to the conversation (`Limits::message_lane_bytes`). Released when the
+/// conversation takes the messages, or ends.
 #[derive(Default)]
-pub(crate) struct MailboxPermit(Option<OwnedSemaphorePermit>);
+pub(crate) struct LanePermit(Option<OwnedSemaphorePermit>);
 
-impl MailboxPermit {
+impl LanePermit {
     pub(crate) fn new(permit: Option<OwnedSemaphorePermit>) -> Self {
         Self(permit)
     }
@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn parts_of_a_message_permit_are_released_one_by_one() {
         let lane = Arc::new(Semaphore::new(100));
-        let mut whole = MailboxPermit::new(lane.clone().try_acquire_many_owned(90).ok());
+        let mut whole = LanePermit::new(lane.clone().try_acquire_many_owned(90).ok());
         let part = whole.split(40);
         assert_eq!(lane.available_permits(), 10);
         drop(part);

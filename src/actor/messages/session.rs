@@ -4,7 +4,7 @@ use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::actor::actor_message;
-use crate::actor::base::roster::ServerChange;
+use crate::actor::servers::roster::ServerChange;
 use crate::actor::turn::Turn;
 use crate::actor::turn::steering::Steering;
 use crate::error::{Error, Result};

@@ -1,11 +1,8 @@
 //! The duty to answer one request.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
-use super::pending::{PendingRequest, RequestKind, RequestOrigin};
+use super::pending::{Full, PendingRequest, RequestKind, RequestOrigin};
 use crate::actor::base::gate::Gate;
 use crate::wire::fast::request_ids::RequestIds;
 use crate::wire::rpc::RpcError;
@@ -16,16 +13,16 @@ use crate::wire::rpc::RpcError;
 pub(crate) struct Answer(Option<Arc<PendingRequest>>);
 
 impl Answer {
-    /// Opens a request: counts it, and enters its gates.
+    /// Opens a request: counts it, and enters its gates. Returns also the limit that is reached, if any.
     pub(crate) fn open(
         origin: &Arc<RequestOrigin>,
         ids: RequestIds,
         kind: RequestKind,
-        received: Instant,
         server_gate: Option<Arc<Gate>>,
         span: tracing::Span,
-    ) -> Self {
-        Self(Some(Arc::new(PendingRequest::open(origin, ids, kind, received, server_gate, span))))
+    ) -> (Self, Option<Full>) {
+        let (pending, full) = PendingRequest::open(origin, ids, kind, server_gate, span);
+        (Self(Some(Arc::new(pending))), full)
     }
 
     pub(crate) fn pending(&self) -> &Arc<PendingRequest> {
@@ -60,16 +57,5 @@ impl Drop for Answer {
             ));
             pending.cancel.cancel();
         }
-    }
-}
-
-/// Drops settled requests from a full list before it grows. A cancelled request leaves its gates at once and stays in
-/// such a list, so the gates do not bound the list. Runs only when the list has reached twice its length after the last
-/// run.
-pub(crate) fn drop_settled<T>(list: &mut VecDeque<T>, is_open: impl FnMut(&T) -> bool) {
-    const LEAST: usize = 16;
-    if list.len() == list.capacity() {
-        list.retain(is_open);
-        list.reserve_exact(list.len().max(LEAST));
     }
 }

@@ -1,4 +1,5 @@
-//! The handlers that an actor runs: one task per request, owned by the actor, each with its time limit.
+//! The handlers that an actor runs: tasks that the actor owns, one for each request or one for several [quick
+//! ones](super::ready), each with its time limit.
 //!
 //! ```text
 //!   start ──► running ──► done                          the handler answered
@@ -12,49 +13,33 @@
 //! The actor watches the limit, not the task: so the call of a handler that blocks its thread is answered in time.
 //! Dropping [`HandlerTasks`] aborts all tasks and answers their requests with an error.
 
-use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
-use tokio::time::{Instant, Sleep};
+use futures_util::future::BoxFuture;
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::handler_table::{HandlerId, HandlerTable, RunningHandler};
+use super::is_roomy;
 use super::pending::PendingRequest;
-use super::sweep_mark::SweepMark;
-use crate::actor::base::deadlines::{Deadlines, after};
-use crate::wire::rpc::RpcError;
+use super::ready::ReadyHandlers;
+use crate::actor::base::deadlines::after;
+use crate::tool::run::pace::Pace;
 
-/// Numbers the handlers of one actor. Request ids do not: the CLI may use the id of a settled request again while the
-/// handler of the first request still has its grace time.
-pub(crate) type HandlerId = u64;
-
-/// Entry of a handler in the list of its actor.
-#[derive(Debug)]
-pub(crate) struct RunningHandler<L> {
-    pub(crate) pending: Arc<PendingRequest>,
-    /// Kept for the actor.
-    pub(crate) label: L,
-    /// Time limit, counted from the arrival of the request.
-    pub(crate) limit: Option<Duration>,
-    deadline: Option<Instant>,
-}
-
-/// The handlers of one actor.
-///
-/// A handler that finished normally stays in the list until the next sweep, so its end costs the actor no message: see
-/// [`SweepMark`].
-#[derive(Debug)]
+/// The handlers of one actor. A handler that finished normally leaves the table itself, so its end costs the actor no
+/// message.
 pub(crate) struct HandlerTasks<L> {
-    running: HashMap<HandlerId, RunningHandler<L>, RandomState>,
+    table: Arc<HandlerTable<L>>,
     next: HandlerId,
-    deadlines: Deadlines<HandlerId>,
+    /// Quick handlers that were started since the last flush.
+    quick: Vec<BoxFuture<'static, ()>>,
+    ready: ReadyHandlers,
     tasks: TaskTracker,
-    sweep_mark: Arc<SweepMark>,
     grace: Duration,
     /// Error text for the requests of aborted handlers.
     abort_text: String,
@@ -67,46 +52,42 @@ pub(crate) enum HandlerEnd<E> {
     Reported(HandlerId, E),
     /// The handler did not end in its grace time, or its task was dropped.
     Aborted(HandlerId),
-    /// Enough handlers have finished for a [sweep](HandlerTasks::sweep).
-    SweepDue,
 }
 
-/// Tells the actor that the task of a handler ended; on drop, that it was aborted.
-struct EndGuard<E, F: FnOnce(HandlerEnd<E>)> {
+/// Removes a handler that finished from the table, and tells the actor about any other end: on drop, that the handler
+/// was aborted.
+struct EndGuard<L, E, F: FnOnce(HandlerEnd<E>)> {
     id: HandlerId,
     pending: Arc<PendingRequest>,
-    sweep_mark: Arc<SweepMark>,
+    table: Arc<HandlerTable<L>>,
     tell: Option<F>,
     told: PhantomData<fn(E)>,
 }
 
-impl<E, F: FnOnce(HandlerEnd<E>)> EndGuard<E, F> {
+impl<L, E, F: FnOnce(HandlerEnd<E>)> EndGuard<L, E, F> {
     /// `None` if the handler did not end in its grace time.
     fn ended(mut self, ended: Option<Option<E>>) {
-        let end = match ended {
-            Some(Some(report)) => HandlerEnd::Reported(self.id, report),
+        match ended {
+            Some(Some(report)) => self.tell(HandlerEnd::Reported(self.id, report)),
             Some(None) => {
-                self.pending.set_handled();
-                if !self.sweep_mark.finish() {
-                    self.tell = None;
-                }
-                HandlerEnd::SweepDue
+                self.tell = None;
+                self.pending.cancel.forget_task();
+                drop(self.table.remove(self.id));
             }
-            None => HandlerEnd::Aborted(self.id),
-        };
-        self.tell(end);
+            None => self.tell(HandlerEnd::Aborted(self.id)),
+        }
     }
 
     fn tell(&mut self, end: HandlerEnd<E>) {
-        // The registered waker would keep the memory of the task.
-        self.pending.cancel.forget_task();
         if let Some(tell) = self.tell.take() {
+            // The registered waker would keep the memory of the task.
+            self.pending.cancel.forget_task();
             tell(end);
         }
     }
 }
 
-impl<E, F: FnOnce(HandlerEnd<E>)> Drop for EndGuard<E, F> {
+impl<L, E, F: FnOnce(HandlerEnd<E>)> Drop for EndGuard<L, E, F> {
     fn drop(&mut self) {
         self.tell(HandlerEnd::Aborted(self.id));
     }
@@ -114,13 +95,15 @@ impl<E, F: FnOnce(HandlerEnd<E>)> Drop for EndGuard<E, F> {
 
 /// The task of a handler. A hand-written future, because there may be ten thousand, and an `async` block would hold the
 /// handler twice.
-struct HandlerTask<H, E, F: FnOnce(HandlerEnd<E>)> {
+struct HandlerTask<H, L, E, F: FnOnce(HandlerEnd<E>)> {
     /// `None` once the handler has ended: dropped before its end is told.
     handler: Option<H>,
     stage: HandlerStage,
     grace: Duration,
+    /// The pace of the handler's tool, if it has one.
+    pace: Option<Pace>,
     /// `None` once the end was told.
-    guard: Option<EndGuard<E, F>>,
+    guard: Option<EndGuard<L, E, F>>,
 }
 
 enum HandlerStage {
@@ -161,9 +144,9 @@ impl HandlerStage {
     }
 }
 
-impl<H: Unpin, E, F: FnOnce(HandlerEnd<E>)> Unpin for HandlerTask<H, E, F> {}
+impl<H: Unpin, L, E, F: FnOnce(HandlerEnd<E>)> Unpin for HandlerTask<H, L, E, F> {}
 
-impl<H, E, F: FnOnce(HandlerEnd<E>)> Drop for HandlerTask<H, E, F> {
+impl<H, L, E, F: FnOnce(HandlerEnd<E>)> Drop for HandlerTask<H, L, E, F> {
     fn drop(&mut self) {
         if let HandlerStage::Spawned = self.stage
             && let Some(guard) = &self.guard
@@ -173,7 +156,7 @@ impl<H, E, F: FnOnce(HandlerEnd<E>)> Drop for HandlerTask<H, E, F> {
     }
 }
 
-impl<H, E, F> Future for HandlerTask<H, E, F>
+impl<H, L, E, F> Future for HandlerTask<H, L, E, F>
 where
     H: Future<Output = Option<E>> + Unpin,
     F: FnOnce(HandlerEnd<E>),
@@ -187,6 +170,7 @@ where
         let first = matches!(this.stage, HandlerStage::Spawned);
         this.stage.begin(&guard.pending, cx);
         let waits = matches!(this.stage, HandlerStage::WaitsForRoom(_));
+        let began = this.pace.as_ref().filter(|_| first).map(|_| std::time::Instant::now());
         let polled = match &mut this.handler {
             Some(_) if waits && !cancel.is_aborted() => Poll::Pending,
             Some(handler) if !cancel.is_aborted() => Pin::new(handler).poll(cx).map(Some),
@@ -194,6 +178,9 @@ where
         };
         if first {
             guard.pending.gate().has_begun();
+        }
+        if let (Some(pace), Some(began)) = (&this.pace, began) {
+            pace.note(polled.is_ready(), began.elapsed());
         }
         let ended = match polled {
             Poll::Ready(ended) => ended,
@@ -214,30 +201,24 @@ where
     }
 }
 
-impl<L> HandlerTasks<L> {
+impl<L: Send + 'static> HandlerTasks<L> {
     pub(crate) fn new(grace: Duration, abort_text: String) -> Self {
-        Self {
-            running: HashMap::default(),
-            next: 0,
-            deadlines: Deadlines::new(),
-            tasks: TaskTracker::new(),
-            sweep_mark: Arc::default(),
-            grace,
-            abort_text,
-        }
+        let (table, tasks) = (Arc::default(), TaskTracker::new());
+        let ready = ReadyHandlers::new(tasks.clone());
+        Self { table, next: 0, quick: Vec::new(), ready, tasks, grace, abort_text }
     }
 
     pub(crate) fn set_abort_text(&mut self, text: String) {
         self.abort_text = text;
     }
 
-    /// Runs a handler, whose output is what the actor has to be told, if anything. `tell` is called on the handler's
-    /// task.
+    /// Starts a handler. Its output is the report for the actor, if any. `tell` is called on the handler's task. A handler with a quick pace runs with the next [`flush`](HandlerTasks::flush), with others of its kind.
     pub(crate) fn start<E: Send + 'static>(
         &mut self,
         pending: Arc<PendingRequest>,
         label: L,
         limit: Option<Duration>,
+        pace: Option<Pace>,
         handler: impl Future<Output = Option<E>> + Send + Unpin + 'static,
         tell: impl FnOnce(HandlerEnd<E>) + Send + 'static,
     ) {
@@ -248,61 +229,44 @@ impl<L> HandlerTasks<L> {
         let guard = EndGuard {
             id,
             pending: pending.clone(),
-            sweep_mark: self.sweep_mark.clone(),
+            table: self.table.clone(),
             tell: Some(tell),
             told: PhantomData,
         };
+        let deadline = limit.map(|limit| after(pending.received, limit));
+        self.table.insert(id, RunningHandler { pending, label, limit, deadline });
+        let is_quick = pace.as_ref().is_some_and(Pace::is_quick);
+        let (handler, stage, guard) = (Some(handler), HandlerStage::Spawned, Some(guard));
+        let task = HandlerTask { handler, stage, grace: self.grace, pace, guard };
+        if is_quick {
+            self.quick.push(Box::pin(task));
+        } else {
+            // Handlers begin in the order of their requests.
+            self.flush();
+            self.spawn(task);
+        }
+    }
+
+    /// Runs the quick handlers that were started.
+    pub(crate) fn flush(&mut self) {
+        match self.quick.len() {
+            0 => {}
+            1 => self.quick.pop().into_iter().for_each(|handler| self.spawn(handler)),
+            _ => self.ready.add(&mut self.quick),
+        }
+        if is_roomy(self.quick.capacity(), 0) {
+            self.quick = Vec::new();
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         // Not kept: a `JoinHandle` would hold the memory of a task that has ended. `abort_all` ends the tasks by their
         // tokens.
-        drop(self.tasks.spawn(HandlerTask {
-            handler: Some(handler),
-            stage: HandlerStage::Spawned,
-            grace: self.grace,
-            guard: Some(guard),
-        }));
-        let deadline = limit.map(|limit| after(pending.received, limit));
-        if let Some(deadline) = deadline {
-            self.deadlines.insert(deadline, id);
-        }
-        self.running.insert(id, RunningHandler { pending, label, limit, deadline });
+        drop(self.tasks.spawn(task));
     }
 
-    /// Removes a handler whose end was told.
-    pub(crate) fn remove(&mut self, id: HandlerId) -> Option<RunningHandler<L>> {
-        let handler = self.running.remove(&id)?;
-        if let Some(deadline) = handler.deadline {
-            self.deadlines.remove(deadline, id);
-        }
-        Some(handler)
-    }
-
-    /// Removes the handlers that have finished, if there are enough of them.
-    pub(crate) fn sweep(&mut self, mut swept: impl FnMut(HandlerId, &RunningHandler<L>)) {
-        let mut due = self.sweep_mark.is_due();
-        while due {
-            self.sweep_mark.begin();
-            let deadlines = &mut self.deadlines;
-            self.running.retain(|id, handler| {
-                let keep = !handler.pending.is_handled();
-                if !keep {
-                    if let Some(deadline) = handler.deadline {
-                        deadlines.remove(deadline, *id);
-                    }
-                    swept(*id, handler);
-                }
-                keep
-            });
-            // The capacity for a burst is not kept for the few handlers that follow.
-            if SweepMark::is_roomy(self.running.capacity(), self.running.len()) {
-                self.running.shrink_to(2 * self.running.len());
-            }
-            due = self.sweep_mark.end(self.running.len());
-        }
-    }
-
-    /// The handlers that have not finished.
-    pub(crate) fn running(&self) -> impl Iterator<Item = &RunningHandler<L>> {
-        self.running.values().filter(|handler| !handler.pending.is_handled())
+    pub(crate) fn table(&self) -> &HandlerTable<L> {
+        &self.table
     }
 
     /// The id of the next handler: ids count up.
@@ -310,76 +274,31 @@ impl<L> HandlerTasks<L> {
         self.next
     }
 
-    /// The handlers from the id `first` on that have not finished, in any order.
-    pub(crate) fn since(&self, first: HandlerId) -> impl Iterator<Item = (HandlerId, &RunningHandler<L>)> {
-        // Visits the fewer: all ids since `first`, or all entries of the list.
-        let few = self.next.saturating_sub(first) <= self.running.len() as u64;
-        let ids = if few { first..self.next } else { 0..0 };
-        let all = if few { None } else { Some(self.running.iter()) };
-        let numbered = ids.filter_map(|id| Some((id, self.running.get(&id)?)));
-        let listed = all.into_iter().flatten().map(|(id, handler)| (*id, handler));
-        let listed = listed.filter(move |(id, _)| *id >= first);
-        numbered.chain(listed).filter(|(_, handler)| !handler.pending.is_handled())
-    }
-
-    pub(crate) fn get(&self, id: HandlerId) -> Option<&RunningHandler<L>> {
-        self.running.get(&id).filter(|handler| !handler.pending.is_handled())
-    }
-
-    /// Arranges that `wake` is called at the next deadline: see [`Deadlines::arm`].
-    pub(crate) fn arm(&mut self, wake: impl FnOnce() + Send + 'static) {
-        self.deadlines.arm(wake);
-    }
-
-    /// The handlers whose limit has passed; each is returned once. They still run: the caller answers their requests
-    /// and cancels their tokens.
-    pub(crate) fn expired(&mut self, now: Instant) -> Vec<HandlerId> {
-        let expired = self.deadlines.expired(now);
-        for id in &expired {
-            if let Some(handler) = self.running.get_mut(id) {
-                handler.deadline = None;
-            }
-        }
-        expired
-    }
-
     /// Answers all requests with an error, cancels their handlers, and aborts those that outlive their grace time. The
     /// grace time ends early when the session is `killed`. Returns when all tasks have ended, or after `abort_within`:
     /// a handler that blocks its thread cannot be aborted.
     pub(crate) async fn stop(&mut self, abort_within: Duration, killed: &CancellationToken) {
-        self.refuse_all();
+        self.table.refuse_all(&self.abort_text);
         self.tasks.close();
         let ended = tokio::select! {
             ended = tokio::time::timeout(self.grace, self.tasks.wait()) => ended.is_ok(),
             () = killed.cancelled() => false,
         };
         if !ended {
-            self.abort_all();
+            self.table.abort_all();
             if tokio::time::timeout(abort_within, self.tasks.wait()).await.is_err() {
                 tracing::warn!("handlers that block their thread are left behind");
             }
-        }
-    }
-
-    fn refuse_all(&mut self) {
-        for handler in self.running.values().filter(|handler| handler.pending.is_open()) {
-            handler.pending.refuse(&RpcError::internal(self.abort_text.clone()));
-        }
-        for handler in self.running() {
-            handler.pending.cancel.cancel();
-        }
-    }
-
-    fn abort_all(&mut self) {
-        for handler in self.running.values() {
-            handler.pending.cancel.abort();
         }
     }
 }
 
 impl<L> Drop for HandlerTasks<L> {
     fn drop(&mut self) {
-        self.refuse_all();
-        self.abort_all();
+        self.table.refuse_all(&self.abort_text);
+        self.table.abort_all();
+        self.ready.clear();
+        // A handler that blocks its thread holds the table, and would keep alive what the entries hold.
+        self.table.clear();
     }
 }

@@ -1,36 +1,32 @@
 //! The open requests of the CLI, by `request_id`.
 //!
 //! ```text
-//!   reader ── admit ──► open ── settled (pending.rs) ──► swept
-//!                        ├─ the incarnation ends: orphaned
-//!                        └─ the router ends: answered with an error, and the ledger is closed for good
+//!   reader ── enter ──► open ── settled (pending.rs) ──► left
+//!                        └─ the incarnation ends: orphaned
 //! ```
 //!
-//! Each router has a ledger of its own. The reader admits the requests of one read under one lock. The router looks
-//! requests up to withdraw or cancel them, for snapshots, and when an incarnation or the router ends. The duty to
-//! answer is not here but in [`Answer`](super::answer::Answer). JSON-RPC ids are no keys: they repeat.
-//!
-//! A settled request stays in the ledger until the next sweep, see [`SweepMark`]. Handlers never take the lock.
+//! A session has one ledger, which lives as long as the session. The reader enters requests, and looks them up when the
+//! CLI withdraws them. A request leaves the ledger when it is settled, on any thread. [`Answer`](super::answer::Answer) holds the
+//! duty to answer. JSON-RPC ids are no keys: they repeat.
 
 use std::borrow::Borrow;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use foldhash::fast::RandomState;
 
+use super::is_roomy;
 use super::pending::PendingRequest;
-use super::sweep_mark::{SweepBell, SweepMark};
 use crate::lock::lock;
-use crate::wire::rpc::RpcError;
 
 /// The open requests of the CLI.
-#[derive(Default)]
 pub(crate) struct Ledger {
     /// Nothing may panic under this lock, and no code of the application runs under it.
     book: Mutex<Book>,
-    bell: Arc<SweepBell>,
+    /// Most ids of settled requests that are remembered.
+    remembered: usize,
 }
 
 #[derive(Default)]
@@ -40,8 +36,15 @@ struct Book {
     settled: VecDeque<String>,
     /// The newest incarnation that has ended.
     ended_epoch: u64,
-    /// Whether the router has ended.
-    closed: bool,
+}
+
+impl Book {
+    fn shrink(&mut self) {
+        let len = self.open.len();
+        if is_roomy(self.open.capacity(), len) {
+            self.open.shrink_to(2 * len);
+        }
+    }
 }
 
 /// A request, hashed and compared by its id.
@@ -67,7 +70,7 @@ impl PartialEq for ById {
 
 impl Eq for ById {}
 
-/// Whether a request is to be served.
+/// The result of entering a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Admitted,
@@ -79,149 +82,79 @@ pub(crate) enum Admission {
     Duplicate,
 }
 
-/// The locked ledger while requests are admitted.
-pub(crate) struct Admissions<'a> {
-    book: MutexGuard<'a, Book>,
-    /// Removed requests. Declared after `book`, and so dropped after the lock is released.
-    swept: Vec<Arc<PendingRequest>>,
-}
+impl Ledger {
+    /// An empty ledger that remembers the ids of at most `remembered` settled requests.
+    pub(crate) fn new(remembered: usize) -> Self {
+        Self { book: Mutex::default(), remembered }
+    }
 
-impl Admissions<'_> {
     /// Enters a request. A `replayed` one is listed by the CLI as pending, and may be known.
-    pub(crate) fn admit(&mut self, pending: &Arc<PendingRequest>, replayed: bool) -> Admission {
-        let book = &mut *self.book;
+    pub(crate) fn enter(&self, pending: &Arc<PendingRequest>, replayed: bool) -> Admission {
+        let request_id = pending.request_id();
+        let mut book = lock(&self.book);
         if pending.epoch() <= book.ended_epoch {
             return Admission::Ended;
         }
-        if replayed && book.knows(pending.request_id()) {
+        if replayed && book.settled.iter().any(|settled| settled == request_id) {
             return Admission::Known;
         }
-        // An open request keeps its id; a settled one that is not swept yet makes room.
-        match book.open.replace(ById(pending.clone())) {
-            Some(other) if other.0.is_open() => {
-                book.open.replace(other);
-                Admission::Duplicate
-            }
-            other => {
-                self.swept.extend(other.map(|ById(pending)| pending));
-                Admission::Admitted
-            }
+        // A settled request that is about to leave makes room.
+        if book.open.get(request_id).is_some_and(|ById(other)| other.is_open()) {
+            return if replayed { Admission::Known } else { Admission::Duplicate };
         }
-    }
-}
-
-impl Book {
-    fn knows(&self, request_id: &str) -> bool {
-        self.open.contains(request_id) || self.settled.iter().any(|settled| settled == request_id)
+        let before = book.open.replace(ById(pending.clone()));
+        drop(book);
+        drop(before);
+        Admission::Admitted
     }
 
-    /// Removes settled requests and gives them back, to be dropped after the lock is released. Remembers the ids of at
-    /// most `remembered` of those that the CLI may list as pending.
-    fn sweep(&mut self, mark: &SweepMark, remembered: usize) -> Vec<Arc<PendingRequest>> {
-        let mut swept = Vec::new();
-        let mut due = mark.is_due();
-        while due {
-            mark.begin();
-            for ById(pending) in self.open.extract_if(|pending| !pending.0.is_open()) {
-                if pending.kind.is_listed() {
-                    self.settled.push_back(pending.request_id().to_owned());
-                }
-                swept.push(pending);
-            }
-            while self.settled.len() > remembered {
-                self.settled.pop_front();
-            }
-            // The capacity for a burst is not kept for the few requests that follow.
-            if SweepMark::is_roomy(self.open.capacity(), self.open.len()) {
-                self.open.shrink_to(2 * self.open.len());
-            }
-            due = mark.end(self.open.len());
-        }
-        swept
+    /// A function that removes a settled request, unless the request was never entered.
+    pub(crate) fn leaving(self: &Arc<Self>) -> Box<dyn Fn(&PendingRequest) + Send + Sync> {
+        let this = self.clone();
+        Box::new(move |pending| this.leave(pending))
     }
-}
 
-impl Ledger {
-    /// Opens the ledger of a router: requests of incarnations up to `ended_epoch` are not admitted. `wake` is called
-    /// when the ledger has to be swept.
-    pub(crate) fn start(&self, ended_epoch: u64, wake: impl Fn() + Send + 'static) {
+    fn leave(&self, pending: &PendingRequest) {
+        let request_id = pending.request_id();
         let mut book = lock(&self.book);
-        book.ended_epoch = book.ended_epoch.max(ended_epoch);
-        self.bell.set_wake(Some(Box::new(wake)));
-    }
-
-    /// Counts settled requests, and wakes the router for a sweep.
-    pub(crate) fn bell(&self) -> &Arc<SweepBell> {
-        &self.bell
-    }
-
-    /// Locks the ledger to admit requests; `None` if the router has ended. For `remembered` see
-    /// [`sweep`](Ledger::sweep).
-    pub(crate) fn admissions(&self, remembered: usize) -> Option<Admissions<'_>> {
-        let mut book = lock(&self.book);
-        if book.closed {
-            return None;
+        let is_here = |entry: &ById| std::ptr::eq(&raw const *entry.0, pending);
+        if !book.open.get(request_id).is_some_and(is_here) {
+            return;
         }
-        let swept = book.sweep(self.bell.mark(), remembered);
-        Some(Admissions { book, swept })
-    }
-
-    /// Whether the router has ended.
-    pub(crate) fn is_closed(&self) -> bool {
-        lock(&self.book).closed
-    }
-
-    /// Removes settled requests if enough have gathered. Remembers the ids of at most `remembered` of those that the
-    /// CLI may still list as pending.
-    pub(crate) fn sweep(&self, remembered: usize) {
-        let swept = lock(&self.book).sweep(self.bell.mark(), remembered);
-        drop(swept);
+        let left = book.open.take(request_id);
+        if pending.kind.is_listed() {
+            book.settled.push_back(request_id.to_owned());
+            if book.settled.len() > self.remembered {
+                book.settled.pop_front();
+            }
+        }
+        book.shrink();
+        drop(book);
+        drop(left);
     }
 
     pub(crate) fn get(&self, request_id: &str) -> Option<Arc<PendingRequest>> {
-        lock(&self.book)
-            .open
-            .get(request_id)
-            .map(|pending| pending.0.clone())
-            .filter(|pending| pending.is_open())
+        let pending = lock(&self.book).open.get(request_id).map(|pending| pending.0.clone());
+        pending.filter(|pending| pending.is_open())
     }
 
     /// All open requests.
     pub(crate) fn open(&self) -> Vec<Arc<PendingRequest>> {
-        lock(&self.book)
-            .open
-            .iter()
-            .map(|pending| pending.0.clone())
-            .filter(|pending| pending.is_open())
-            .collect()
+        let book = lock(&self.book);
+        book.open.iter().map(|pending| pending.0.clone()).filter(|pending| pending.is_open()).collect()
     }
 
     /// Orphans the requests of an incarnation that has ended, and of all before it.
     pub(crate) fn end_epoch(&self, epoch: u64) {
-        let mut ended = Vec::new();
-        {
+        let ended = {
             let mut book = lock(&self.book);
             book.ended_epoch = book.ended_epoch.max(epoch);
-            book.settled.clear();
-            ended.extend(book.open.extract_if(|pending| pending.0.epoch() <= epoch));
-        }
-        for ById(pending) in ended.into_iter().filter(|pending: &ById| pending.0.is_open()) {
-            pending.orphan();
-        }
-    }
-
-    /// Answers all open requests with an error, because the router has ended, and admits no more.
-    pub(crate) fn close(&self) {
-        let open: Vec<_> = {
-            let mut book = lock(&self.book);
-            book.closed = true;
-            self.bell.set_wake(None);
-            book.open.drain().map(|ById(pending)| pending).collect()
+            book.settled = VecDeque::new();
+            let ended: Vec<_> = book.open.extract_if(|pending| pending.0.epoch() <= epoch).collect();
+            book.shrink();
+            ended
         };
-        for pending in open.into_iter().filter(|pending| pending.is_open()) {
-            pending.refuse(&RpcError::internal("the control router of the host has ended"));
-            pending.cancel.cancel();
-        }
+        ended.into_iter().for_each(|ById(pending)| pending.orphan());
     }
 }
 

@@ -18,15 +18,23 @@
 //! - [`answer`]: the duty to answer, which answers with an error when it is dropped
 //! - [`life`]: the drawing above, as one atomic number
 //! - [`ledger`]: all open requests of the session, by id
-//! - [`handlers`]: the tasks that work at the requests of one actor
-//! - [`sweep_mark`]: when a list drops its settled entries
+//! - [`handlers`]: the tasks that work at the requests of one actor, and their [table](handler_table)
+//! - [`waiting`]: requests that wait for what serves them
 
 pub(crate) mod answer;
+pub(crate) mod handler_table;
 pub(crate) mod handlers;
 pub(crate) mod ledger;
 pub(crate) mod life;
 pub(crate) mod pending;
-pub(crate) mod sweep_mark;
+mod ready;
+pub(crate) mod waiting;
+
+/// Whether a table of `len` entries has far more capacity than it needs: the capacity for a burst is not kept for the few
+/// entries that follow.
+fn is_roomy(capacity: usize, len: usize) -> bool {
+    capacity > 512.max(8 * len)
+}
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -2,31 +2,29 @@
 //! and can go to no other.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::life::{RequestLife, RequestStage, Settled};
-use super::sweep_mark::SweepBell;
 use crate::actor::base::gate::Gate;
 use crate::actor::outbound::{IncarnationEnded, Outbound};
 use crate::lock::lock;
 use crate::report::counters::Counting;
 use crate::tool::run::cancel::Cancel;
 use crate::wire::CallToolResult;
+use crate::wire::envelope::CallbackRequest;
 use crate::wire::fast::answer;
 use crate::wire::fast::request_ids::RequestIds;
 use crate::wire::outgoing::{self, McpResponse};
 use crate::wire::rpc::{RpcError, RpcResponse};
 
 /// The parts that all requests of one incarnation share.
-#[derive(Debug)]
 pub(crate) struct RequestOrigin {
     pub(crate) outbound: Outbound,
-    /// Counts settled requests for the sweep of their ledger.
-    pub(crate) ledger_bell: Arc<SweepBell>,
+    /// Called when a request is settled: removes it from the ledger.
+    pub(crate) settled: Box<dyn Fn(&PendingRequest) + Send + Sync>,
     pub(crate) counting: Arc<Counting>,
     /// Counts the requests in flight of the session.
     pub(crate) gate: Arc<Gate>,
@@ -47,6 +45,15 @@ pub(crate) enum RequestKind {
 }
 
 impl RequestKind {
+    pub(crate) fn of_callback(callback: &CallbackRequest) -> Self {
+        match callback {
+            CallbackRequest::Permission(_) => RequestKind::Permission,
+            CallbackRequest::Hook { .. } => RequestKind::Hook,
+            CallbackRequest::Elicitation(_) => RequestKind::Elicitation,
+            CallbackRequest::Dialog { .. } => RequestKind::Dialog,
+        }
+    }
+
     /// The name in spans and snapshots.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +73,7 @@ impl RequestKind {
     }
 }
 
-/// A limit that a request met when it came.
+/// The limit that was reached when a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// `limits.calls_in_flight`.
@@ -84,29 +91,26 @@ pub(crate) struct PendingRequest {
     pub(crate) received: Instant,
     /// Cancelled when nobody waits for the answer any more.
     pub(crate) cancel: Cancel,
-    /// Taken when the request is settled, so that the span closes then and not when the ledger is swept. A running
-    /// handler keeps the span open with a clone of its own.
+    /// Taken when the request is settled, so that the span closes then. A running handler keeps the span open with a
+    /// clone of its own.
     span: Mutex<tracing::Span>,
     /// Whether there is a span. Without a subscriber the mutex is never locked.
     traced: bool,
     life: RequestLife,
-    /// Whether the handler finished normally.
-    handled: AtomicBool,
-    full: Option<Full>,
     origin: Arc<RequestOrigin>,
     /// Counts the requests in flight of the tool server that is asked.
     server_gate: Option<Arc<Gate>>,
 }
 
 impl PendingRequest {
+    /// Returns also the limit that is reached.
     pub(super) fn open(
         origin: &Arc<RequestOrigin>,
         ids: RequestIds,
         kind: RequestKind,
-        received: Instant,
         server_gate: Option<Arc<Gate>>,
         span: tracing::Span,
-    ) -> Self {
+    ) -> (Self, Option<Full>) {
         origin.counting.requests.one();
         let full = if origin.gate.is_full() {
             Some(Full::Session)
@@ -118,18 +122,16 @@ impl PendingRequest {
         let pending = Self {
             ids,
             kind,
-            received,
+            received: Instant::now(),
             cancel: Cancel::default(),
             traced: !span.is_none(),
             span: Mutex::new(span),
             life: RequestLife::default(),
-            handled: AtomicBool::new(false),
-            full,
             origin: origin.clone(),
             server_gate,
         };
         pending.gates().for_each(Gate::enter);
-        pending
+        (pending, full)
     }
 
     pub(crate) fn ids(&self) -> &RequestIds {
@@ -166,12 +168,7 @@ impl PendingRequest {
         [Some(self.gate()), self.server_gate.as_deref()].into_iter().flatten()
     }
 
-    /// The limit that was reached when the request came.
-    pub(crate) fn full(&self) -> Option<Full> {
-        self.full
-    }
-
-    /// The gate behind [`full`](PendingRequest::full); `None` for the outbound queue.
+    /// The gate with this limit; `None` for the outbound queue.
     pub(crate) fn full_gate(&self, full: Full) -> Option<&Gate> {
         match full {
             Full::Session => Some(self.gate()),
@@ -187,15 +184,6 @@ impl PendingRequest {
             let outbound = outbound.clone();
             async move { outbound.bytes().room().await }
         })
-    }
-
-    /// Notes that the handler finished normally: its actor need not be told.
-    pub(super) fn set_handled(&self) {
-        self.handled.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_handled(&self) -> bool {
-        self.handled.load(Ordering::Acquire)
     }
 
     /// A handler starts to work at the request.
@@ -287,6 +275,8 @@ impl PendingRequest {
             return false;
         }
         self.gates().for_each(Gate::leave);
+        // Before the subscriber runs, which may take its time.
+        (self.origin.settled)(self);
         match how {
             Settled::Answered => &counting.answered,
             Settled::Cancelled => &counting.cancelled,
@@ -299,7 +289,6 @@ impl PendingRequest {
             let span = std::mem::replace(&mut *lock(&self.span), tracing::Span::none());
             span.record("outcome", how.as_str());
         }
-        self.origin.ledger_bell.finish();
         true
     }
 

@@ -2,48 +2,51 @@
 
 // Guards: answered-once
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::answer::{Answer, drop_settled};
+use super::answer::Answer;
+use super::handlers::{HandlerEnd, HandlerTasks};
 use super::ledger::Ledger;
 use super::life::Settled;
 use super::pending::{RequestKind, RequestOrigin};
+use super::waiting::WaitingRequests;
 use crate::actor::base::gate::Gate;
 use crate::actor::outbound::writer::write_lines;
 use crate::actor::outbound::{Outbound, OutboundReceiver};
+use crate::tool::run::pace::Pace;
 use crate::wire::fast::request_ids::RequestIds;
 use crate::wire::rpc::RpcError;
 
 /// An incarnation that asks, and what is written to it.
-pub(super) struct Asking {
-    pub(super) origin: Arc<RequestOrigin>,
+pub(crate) struct Asking {
+    pub(crate) origin: Arc<RequestOrigin>,
     receiver: OutboundReceiver,
 }
 
 impl Asking {
-    pub(super) fn incarnation(epoch: u64, ledger: &Arc<Ledger>) -> Self {
+    pub(crate) fn incarnation(epoch: u64, ledger: &Arc<Ledger>) -> Self {
         let (outbound, receiver) = Outbound::new(epoch, &crate::options::Limits::default());
         let gate = Arc::new(Gate::new(None, 9));
-        let ledger_bell = ledger.bell().clone();
-        let origin = RequestOrigin { outbound, ledger_bell, counting: Arc::default(), gate };
+        let origin = RequestOrigin { outbound, settled: ledger.leaving(), counting: Arc::default(), gate };
         Self { origin: Arc::new(origin), receiver }
     }
 
-    pub(super) fn asks(&self, kind: RequestKind, request_id: &str) -> Answer {
+    pub(crate) fn asks(&self, kind: RequestKind, request_id: &str) -> Answer {
         let ids = match kind {
             RequestKind::Mcp => RequestIds::rpc(request_id, Some("18446744073709551615")),
             _ => RequestIds::control(request_id),
         };
-        Answer::open(&self.origin, ids, kind, Instant::now(), None, tracing::info_span!("test"))
+        Answer::open(&self.origin, ids, kind, None, tracing::info_span!("test")).0
     }
 
     /// All lines that were written.
-    pub(super) async fn written(self) -> Vec<Value> {
+    pub(crate) async fn written(self) -> Vec<Value> {
         self.origin.outbound.close();
         let mut bytes = Vec::new();
         write_lines(self.receiver, &mut bytes, Duration::from_secs(9)).await.unwrap();
@@ -57,7 +60,7 @@ impl Asking {
 
 #[tokio::test]
 async fn the_first_outcome_is_written_and_later_ones_are_counted() {
-    let cli = Asking::incarnation(1, &Arc::default());
+    let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
     let answer = cli.asks(RequestKind::Mcp, "a");
     let pending = answer.pending().clone();
     answer.hand_over().mcp_value("first");
@@ -75,7 +78,7 @@ async fn the_first_outcome_is_written_and_later_ones_are_counted() {
 
 #[tokio::test]
 async fn a_dropped_answer_is_an_error_in_the_shape_of_its_request() {
-    let cli = Asking::incarnation(1, &Arc::default());
+    let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
     drop(cli.asks(RequestKind::Mcp, "a"));
     drop(cli.asks(RequestKind::Hook, "b"));
     assert_eq!(cli.origin.counting.refused.get(), 2);
@@ -86,7 +89,7 @@ async fn a_dropped_answer_is_an_error_in_the_shape_of_its_request() {
 
 #[tokio::test]
 async fn a_withdrawn_request_is_not_answered() {
-    let cli = Asking::incarnation(1, &Arc::default());
+    let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
     let answer = cli.asks(RequestKind::Hook, "a");
     answer.pending().orphan();
     answer.hand_over().success(1);
@@ -97,7 +100,7 @@ async fn a_withdrawn_request_is_not_answered() {
 
 #[tokio::test]
 async fn a_request_that_times_out_counts_as_cancelled_in_either_shape() {
-    let cli = Asking::incarnation(1, &Arc::default());
+    let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
     cli.asks(RequestKind::Hook, "a").hand_over().timed_out(1);
     cli.asks(RequestKind::Hook, "b").hand_over().fail(Settled::Cancelled, &RpcError::internal("late"));
     let counting = &cli.origin.counting;
@@ -107,19 +110,91 @@ async fn a_request_that_times_out_counts_as_cancelled_in_either_shape() {
     assert_eq!(subtypes, ["success", "error"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn waiting_requests_are_late_one_after_another() {
+    let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
+    let mut waiting = WaitingRequests::new(Duration::from_secs(5));
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    waiting.push(cli.asks(RequestKind::Hook, "a"), 1);
+    tokio::time::advance(Duration::from_secs(3)).await;
+    waiting.push(cli.asks(RequestKind::Hook, "b"), 2);
+    assert_eq!(waiting.next_deadline(), Some(at(5)));
+    let late = waiting.take_expired(at(5));
+    assert_eq!((late[0].pending().request_id(), late.len()), ("a", 1));
+    assert_eq!(waiting.next_deadline(), Some(at(8)));
+    let asked: Vec<_> = waiting.newest_first().map(|(_, asked)| *asked).collect();
+    assert_eq!(asked, [2]);
+    assert_eq!((waiting.take().len(), waiting.next_deadline()), (1, None));
+}
+
 #[test]
 fn a_list_drops_settled_requests_before_it_grows() {
-    let mut list = VecDeque::new();
-    let mut searches = 0;
-    for number in 0..10_000 {
-        let mut first = true;
-        drop_settled(&mut list, |number: &usize| {
-            searches += usize::from(std::mem::take(&mut first));
-            number.is_multiple_of(100)
-        });
-        list.push_back(number);
-        assert!(list.len() <= 2 * (number / 100 + 1) + 32, "{} after {number}", list.len());
+    let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
+    let mut waiting = WaitingRequests::new(Duration::from_secs(5));
+    for number in 0..2_000 {
+        waiting.push(cli.asks(RequestKind::Hook, &number.to_string()), number);
+        if number % 100 > 0 {
+            waiting.newest_first().take(1).for_each(|(answer, _)| answer.pending().orphan());
+        }
+        assert!(waiting.len() <= 2 * (number / 100 + 1) + 32, "{} after {number}", waiting.len());
     }
-    assert!(searches < 650, "{searches}");
-    assert_eq!(list.iter().filter(|number| number.is_multiple_of(100)).count(), 100, "open requests stay");
+    let open = waiting.take().iter().filter(|(answer, _)| answer.pending().is_open()).count();
+    assert_eq!(open, 20, "open requests stay");
+}
+
+/// Starts a handler of a quick tool.
+fn start_quick(
+    handlers: &mut HandlerTasks<()>,
+    answer: Answer,
+    ends: &mpsc::UnboundedSender<HandlerEnd<()>>,
+    handler: impl Future<Output = ()> + Send + 'static,
+) {
+    let (pending, pace, ends) = (answer.pending().clone(), Pace::default(), ends.clone());
+    pace.note(true, Duration::ZERO);
+    let handler = Box::pin(async move {
+        handler.await;
+        answer.hand_over().success(1);
+        None
+    });
+    handlers.start(pending, (), None, Some(pace), handler, move |end| ends.send(end).unwrap());
+}
+
+#[tokio::test]
+async fn the_ends_of_quick_handlers_are_those_of_any_other() {
+    let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
+    let (tell, mut ends) = mpsc::unbounded_channel();
+    let mut handlers = HandlerTasks::new(Duration::from_secs(9), "ended".into());
+    start_quick(&mut handlers, cli.asks(RequestKind::Hook, "a"), &tell, async {});
+    start_quick(&mut handlers, cli.asks(RequestKind::Hook, "waits"), &tell, std::future::pending());
+    start_quick(&mut handlers, cli.asks(RequestKind::Hook, "panics"), &tell, async { panic!("on purpose") });
+    assert_eq!(handlers.table().running().len(), 3);
+    handlers.flush();
+    let Some(HandlerEnd::Aborted(panicked)) = ends.recv().await else { panic!("it has ended") };
+    assert_eq!(handlers.table().remove(panicked).unwrap().pending.request_id(), "panics");
+    let left: Vec<_> = handlers.table().running();
+    assert_eq!((left.len(), left[0].pending.request_id()), (1, "waits"), "who has answered leaves the table");
+    let killed = CancellationToken::new();
+    killed.cancel();
+    handlers.stop(Duration::from_secs(9), &killed).await;
+    let written = cli.written().await;
+    let subtypes: Vec<_> = written.iter().map(|line| &line["response"]["subtype"]).collect();
+    assert_eq!(subtypes, ["success", "error", "error"], "{written:?}");
+}
+
+#[tokio::test]
+async fn a_stop_ends_quick_handlers_that_have_not_run() {
+    let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
+    let (tell, mut ends) = mpsc::unbounded_channel();
+    let mut handlers = HandlerTasks::new(Duration::from_secs(9), "ended".into());
+    for n in 0..3 {
+        let answer = cli.asks(RequestKind::Hook, &n.to_string());
+        start_quick(&mut handlers, answer, &tell, async { panic!("it was not to run") });
+    }
+    drop(handlers);
+    for _ in 0..3 {
+        assert!(matches!(ends.recv().await, Some(HandlerEnd::Aborted(_))));
+    }
+    assert_eq!((cli.origin.gate.in_flight(), cli.origin.counting.refused.get()), (0, 3));
+    assert!(!cli.origin.gate.is_beginning());
 }

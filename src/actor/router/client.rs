@@ -30,7 +30,7 @@ pub(crate) async fn ask_in(
         return Err(shared.ending.error());
     }
     let router = shared.router.borrow().clone();
-    let router = router.ok_or_else(not_ready)?.actor;
+    let router = router.ok_or_else(not_ready)?;
     let request_id = shared.next_request_id();
     let request = OutboundRequest { request_id: request_id.clone(), body, limit, handshake, reply };
     router.cast(RouterMessage::Send(request)).map_err(|_| not_ready())?;

@@ -27,13 +27,12 @@ use tokio::time::Instant;
 use super::{Handled, SessionStage, SupervisorState};
 use crate::actor::base::deadlines::after;
 use crate::actor::base::reply::respond;
-use crate::actor::base::roster::{ChangePlan, Roster};
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
 use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::router::RouterMessage;
 use crate::actor::messages::session::{ChangeOutcome, ChangeRequest, Internal};
 use crate::actor::router;
+use crate::actor::servers::roster::{ChangePlan, Roster};
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::McpSetServersResult;
 
@@ -89,9 +88,10 @@ impl SupervisorState {
             }
         };
         // The new servers serve before the CLI hears of them: it may call them at once.
-        self.shared.roster.send_replace(plan.meanwhile.clone());
-        for spec in &plan.start {
-            let index = self.servers.add(&self.shared, spec.clone());
+        self.shared.roster.set(plan.meanwhile.clone());
+        let new = plan.start.iter().filter_map(|spec| plan.meanwhile.server(&spec.name));
+        for server in new {
+            let index = self.servers.add(&self.shared, server);
             self.start_server(index).await?;
         }
         self.servers.changes += 1;
@@ -138,7 +138,7 @@ impl SupervisorState {
                 (before.clone(), new, Err(error))
             }
         };
-        self.shared.roster.send_replace(roster);
+        self.shared.roster.set(roster);
         // A session that stops ends its servers in a later step.
         if !self.stopping() {
             gone.into_iter().for_each(|name| self.leave(name));
@@ -148,11 +148,12 @@ impl SupervisorState {
         self.check_leaving();
     }
 
-    /// Removes a server: takes its route away, and tells its actor to stop.
+    /// Removes a server: closes its queue, and tells its actor to stop.
     fn leave(&mut self, name: String) {
-        self.router.actor.tell(RouterMessage::Server(name.clone(), None));
         let Some(index) = self.servers.find(&name) else { return };
-        let Some(actor) = self.servers.children.remove(index).actor else { return };
+        let server = self.servers.children.remove(index);
+        server.queue.close();
+        let Some(actor) = server.actor else { return };
         // The end of an actor that has just ended is still to come.
         actor.cast(ServerMessage::Stop).ok();
         let timeouts = &self.shared.options().timeouts;
@@ -251,7 +252,7 @@ async fn restore(shared: &Shared, roster: &Roster) {
 mod tests {
     use super::*;
     use crate::Options;
-    use crate::actor::base::roster::ServerChange;
+    use crate::actor::servers::roster::ServerChange;
 
     #[tokio::test]
     async fn a_change_is_settled_once() {

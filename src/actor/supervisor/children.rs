@@ -1,10 +1,6 @@
 //! Start the supervisor's children and notice their ends.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use ractor::ActorId;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::child::{ChildActor, ChildEnd};
@@ -14,10 +10,8 @@ use crate::actor::base::restart_window::Verdict;
 use crate::actor::callbacks::Callbacks;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::router::{RouterLink, RouterMessage};
 use crate::actor::messages::session::Internal;
-use crate::actor::request::ledger::Ledger;
-use crate::actor::router::{ControlRouter, RouterArguments};
+use crate::actor::router::ControlRouter;
 use crate::error::{Error, ErrorKind};
 use crate::report::Event;
 
@@ -30,35 +24,15 @@ enum ControlName {
 
 impl SupervisorState {
     pub(super) async fn start_callbacks(&mut self) -> Handled {
-        self.callbacks.actor = ChildActor::Up(self.spawn(Callbacks, self.shared.clone()).await?);
+        let callbacks = self.spawn(Callbacks, self.shared.clone()).await?;
+        self.shared.callbacks.set(Some(callbacks.clone()));
+        self.callbacks.actor = ChildActor::Up(callbacks);
         Ok(())
     }
 
-    /// Starts the router, or leaves it waiting for the callbacks.
     pub(super) async fn start_router(&mut self) -> Handled {
-        let Some(callbacks) = self.callbacks.actor.actor().cloned() else {
-            self.router.actor = ChildActor::Waiting;
-            return Ok(());
-        };
-        let servers = self
-            .servers
-            .children
-            .iter()
-            .map(|server| (server.spec.name.clone(), server.known(&self.shared)))
-            .collect::<HashMap<_, _>>();
-        let ledger = Arc::new(Ledger::default());
-        let (routes, published) = watch::channel(Arc::default());
-        let arguments = RouterArguments {
-            shared: self.shared.clone(),
-            servers,
-            callbacks,
-            ended_epoch: self.cli.ended_epoch(),
-            ledger: ledger.clone(),
-            routes,
-        };
-        let router = self.spawn(ControlRouter, arguments).await?;
-        let link = RouterLink { actor: router.clone(), ledger, routes: published };
-        self.shared.router.send_replace(Some(link));
+        let router = self.spawn(ControlRouter, self.shared.clone()).await?;
+        self.shared.router.send_replace(Some(router.clone()));
         self.router.actor = ChildActor::Up(router);
         if self.cli.port.is_waiting() { self.start_port().await } else { Ok(()) }
     }
@@ -67,23 +41,16 @@ impl SupervisorState {
         if self.stopping() {
             return Ok(());
         }
-        self.start_router().await?;
-        if self.router.actor.is_up() {
-            self.shared.counting.control_restarts.one();
-        }
-        Ok(())
+        self.shared.counting.control_restarts.one();
+        self.start_router().await
     }
 
     pub(super) async fn restart_callbacks(&mut self) -> Handled {
         if self.stopping() {
             return Ok(());
         }
-        self.start_callbacks().await?;
         self.shared.counting.control_restarts.one();
-        if let Some(callbacks) = self.callbacks.actor.actor() {
-            self.router.actor.tell(RouterMessage::CallbacksUp(callbacks.clone()));
-        }
-        if self.router.actor.is_waiting() { self.restart_router().await } else { Ok(()) }
+        self.start_callbacks().await
     }
 
     /// Claims the conversation that the CLI has named. The session fails if another session holds the claim.

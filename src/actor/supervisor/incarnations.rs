@@ -111,11 +111,6 @@ impl Incarnations {
         self.epoch
     }
 
-    /// The epoch of the newest incarnation that has ended.
-    pub(super) fn ended_epoch(&self) -> u64 {
-        if self.port.is_up() { self.epoch.saturating_sub(1) } else { self.epoch }
-    }
-
     /// True if the incarnation of this epoch runs.
     pub(super) fn runs(&self, epoch: u64) -> bool {
         epoch == self.epoch && self.port.is_up()
@@ -300,7 +295,8 @@ impl SupervisorState {
     fn tell_cli_ended(&mut self, cause: Option<&ExitCause>) {
         let epoch = self.cli.epoch;
         self.shared.cli.ended(epoch);
-        self.router.actor.tell(RouterMessage::Ended { epoch });
+        self.shared.ledger.end_epoch(epoch);
+        self.router.actor.tell(RouterMessage::Ended);
         if let Some(mirror) = self.shared.mirror() {
             // Before the conversation is told, so that the turn's outcome waits until the store has what the CLI
             // mirrored and, after a crash, what the CLI had no time to mirror.

@@ -10,14 +10,15 @@ use tokio::time::Instant;
 use super::changing::{Changing, Leaving};
 use super::child::ChildEnd;
 use super::{Handled, SessionStage, SupervisorState};
+use crate::actor::base::reply::telling;
 use crate::actor::base::restart_window::{RestartWindow, Verdict};
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
 use crate::actor::mcp_server::{McpServer, ServerArguments};
 use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::router::RouterMessage;
 use crate::actor::messages::session::Internal;
-use crate::actor::router::routes::{Known, Route};
+use crate::actor::servers::queue::ServerQueue;
+use crate::actor::servers::roster::InsideServer;
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, ServerSnapshot, ServerStatus};
 use crate::tool::run::blocking::BlockingLane;
@@ -26,6 +27,8 @@ use crate::tool::spec::ServerSpec;
 /// A tool server of the session.
 pub(super) struct ServerChild {
     pub(super) spec: Arc<ServerSpec>,
+    /// The requests to the server.
+    pub(super) queue: Arc<ServerQueue>,
     pub(super) actor: Option<ActorRef<ServerMessage>>,
     /// Number of states that the server was started with; counted by its actors.
     generations: Arc<AtomicU32>,
@@ -45,10 +48,11 @@ pub(super) struct ServerChild {
 }
 
 impl ServerChild {
-    pub(super) fn new(shared: &Shared, spec: Arc<ServerSpec>, random: &mut Rng) -> Self {
+    fn new(shared: &Shared, server: &InsideServer, random: &mut Rng) -> Self {
         let options = shared.options();
         Self {
-            spec,
+            spec: server.spec.clone(),
+            queue: server.queue.clone(),
             actor: None,
             generations: Arc::default(),
             window: RestartWindow::new(options.restarts.server.clone(), random.fork()),
@@ -63,19 +67,6 @@ impl ServerChild {
 
     fn given_up(&self) -> bool {
         matches!(self.status, ServerStatus::Failed(_))
-    }
-
-    pub(super) fn known(&self, shared: &Shared) -> Known {
-        match (&self.actor, &self.status) {
-            (Some(actor), _) => Known::Up(Arc::new(Route {
-                server: self.spec.name.as_str().into(),
-                actor: actor.clone(),
-                gate: shared.roster.borrow().gate(&self.spec.name).cloned(),
-                own_tools: !self.spec.is_mounted(),
-            })),
-            (None, ServerStatus::Failed(cause)) => Known::Failed(cause.clone()),
-            (None, _) => Known::Down,
-        }
     }
 
     /// The snapshot of a server whose actor does not answer.
@@ -111,15 +102,15 @@ impl Servers {
     pub(super) fn new(shared: &Shared, random: Rng) -> Self {
         let mut servers =
             Self { children: Vec::new(), leaving: Vec::new(), changing: None, changes: 0, random };
-        for spec in shared.roster().inside() {
-            servers.add(shared, spec.clone());
+        for server in shared.roster().inside() {
+            servers.add(shared, server);
         }
         servers
     }
 
     /// Adds a server that is not started yet. Returns its index.
-    pub(super) fn add(&mut self, shared: &Shared, spec: Arc<ServerSpec>) -> usize {
-        self.children.push(ServerChild::new(shared, spec, &mut self.random));
+    pub(super) fn add(&mut self, shared: &Shared, server: &InsideServer) -> usize {
+        self.children.push(ServerChild::new(shared, server, &mut self.random));
         self.children.len() - 1
     }
 
@@ -147,6 +138,7 @@ impl SupervisorState {
         let arguments = ServerArguments {
             shared: self.shared.clone(),
             spec: server.spec.clone(),
+            queue: server.queue.clone(),
             blocking: server.blocking.clone(),
             ready_epoch: matches!(self.stage, SessionStage::Ready).then(|| self.cli.epoch()),
             session: self.myself.clone(),
@@ -155,17 +147,10 @@ impl SupervisorState {
             given_up: server.given_up(),
         };
         let actor = self.spawn(McpServer, arguments).await?;
-        self.servers.children[index].actor = Some(actor);
-        self.tell_router(index);
+        let server = &mut self.servers.children[index];
+        server.queue.open(telling(&actor, || ServerMessage::RequestsQueued));
+        server.actor = Some(actor);
         Ok(())
-    }
-
-    /// Tells the router the state of a server.
-    fn tell_router(&self, index: usize) {
-        let server = &self.servers.children[index];
-        self.router
-            .actor
-            .tell(RouterMessage::Server(server.spec.name.clone(), Some(server.known(&self.shared))));
     }
 
     /// The backoff of a server has passed.
@@ -210,6 +195,7 @@ impl SupervisorState {
     pub(super) async fn server_ended(&mut self, index: usize, end: &ChildEnd) -> Handled {
         self.servers.children[index].actor = None;
         if self.stopping() {
+            self.servers.children[index].queue.fail(&end.to_string());
             return self.check_step().await;
         }
         self.server_lost(index, end.to_string()).await
@@ -234,7 +220,7 @@ impl SupervisorState {
                     return self.restart_server(index).await;
                 }
                 if server.actor.is_none() {
-                    self.tell_router(index);
+                    server.queue.suspend();
                 }
                 self.servers.children[index].timer = Some(self.later(delay, Internal::RestartServer(name)));
                 return Ok(());
@@ -244,7 +230,7 @@ impl SupervisorState {
         match &server.actor {
             // The end of an actor that has just ended is still to come.
             Some(actor) => drop(actor.cast(ServerMessage::GiveUp(cause.clone()))),
-            None => self.tell_router(index),
+            None => server.queue.fail(&cause),
         }
         if !was_given_up {
             self.shared.emit(Event::ServerFailed { server: name.clone(), cause: cause.clone() });

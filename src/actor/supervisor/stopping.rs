@@ -10,7 +10,6 @@ use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::port::PortMessage;
-use crate::actor::messages::router::RouterMessage;
 use crate::actor::messages::session::Internal;
 use crate::actor::resume::ResumeHome;
 use crate::error::{Error, Result};
@@ -136,7 +135,9 @@ impl SupervisorState {
             StopStep::Drain => timeouts.drain,
             StopStep::Cli => {
                 // Handlers of a turn that did not end in time would hold the CLI up.
-                self.router.actor.tell(RouterMessage::CancelAll);
+                self.shared.ledger.open().iter().for_each(|pending| {
+                    pending.cancel();
+                });
                 self.cli.port.tell(PortMessage::Shutdown);
                 timeouts.exit_after_eof + timeouts.exit_after_term + timeouts.reap + timeouts.child_stop * 2
             }
@@ -145,8 +146,11 @@ impl SupervisorState {
                 self.shared.options().store.stop + timeouts.child_stop
             }
             StopStep::Handlers => {
-                for actor in self.servers.actors() {
-                    actor.cast(ServerMessage::Stop).ok();
+                for server in &self.servers.children {
+                    match &server.actor {
+                        Some(actor) => drop(actor.cast(ServerMessage::Stop)),
+                        None => server.queue.close(),
+                    }
                 }
                 self.callbacks.actor.tell(CallbacksMessage::Stop);
                 timeouts.cancel_grace + timeouts.child_stop

@@ -29,8 +29,9 @@ with_defaults! {
         /// whose fate is not known yet. A further prompt fails with [`AtCapacity`](crate::ErrorKind::AtCapacity).
         /// Default: 256.
         pub prompts_queued: usize = 256,
-        /// Most requests of the CLI in flight at once; most of them are tool calls. Cancellations and answers are
-        /// always accepted. The reader reads at most this many control frames ahead. Default: 16,384.
+        /// Most requests of the CLI in flight at once; most of them are tool calls. Notifications to
+        /// tool servers, such as cancellations, are accepted above the limit; of those that a server has not taken, 1,024.
+        /// Default: 16,384.
         pub calls_in_flight: usize = 16_384,
         /// Most requests in flight for each tool server. Set it below `calls_in_flight` to keep one server from using
         /// up the capacity of all. Default: 16,384.

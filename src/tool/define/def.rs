@@ -84,7 +84,7 @@ pub struct ToolDef<S = ()> {
 }
 
 impl<S: Send + Sync + 'static> ToolDef<S> {
-    /// A tool that runs `handler` as a task.
+    /// A tool that runs `handler`, on a task of the session.
     ///
     /// Arguments that do not fit their type never reach the handler: the result has `isError`, and names the path. With
     /// the feature `schema` this includes the rules of the type's schema that `serde` does not enforce, such as

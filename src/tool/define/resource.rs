@@ -139,7 +139,7 @@ where
 /// The definition of a resource, for [`ToolServer::resource`](crate::ToolServer::resource): fixed contents, or a
 /// handler that makes them for each read.
 ///
-/// A handler has the promises of a tool call: a task of its own, a time limit, and an error answer if it panics.
+/// A handler has the promises of a tool call: it runs on a task, has a time limit, and its panic becomes an error answer.
 ///
 /// ```
 /// use greenroom::mcp::{ReadResource, ResourceDef};

@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::blocking::{BlockingLane, run_blocking};
 use super::context::CallContext;
 use super::erased::{AnyState, Arguments, AsyncRun, Ran, ToolRunner};
+use super::pace::Pace;
 use crate::blocking::caught::{drop_elsewhere, drop_quietly, panic_text};
 use crate::tool::define::definition::ToolDefinition;
 use crate::tool::registry::Lists;
@@ -52,9 +53,14 @@ pub(crate) struct Runnable {
     enabled: bool,
     state: AnyState,
     limit: Option<Arc<Semaphore>>,
+    pace: Pace,
 }
 
 impl Runnable {
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
     /// The tool's own limit for a call.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.definition.about.timeout
@@ -139,7 +145,14 @@ impl Instance {
                             .max_concurrency
                             .map(|calls| Arc::new(Semaphore::new(calls.min(Semaphore::MAX_PERMITS))));
                         let runner = definition.checked_runner();
-                        Runnable { definition, runner, enabled: entry.enabled, state, limit }
+                        Runnable {
+                            definition,
+                            runner,
+                            enabled: entry.enabled,
+                            state,
+                            limit,
+                            pace: Pace::default(),
+                        }
                     }
                 };
                 (name, runnable)

@@ -8,5 +8,6 @@ pub(crate) mod erased;
 pub(crate) mod instance;
 pub(super) mod isolated;
 pub(crate) mod log_level;
+pub(crate) mod pace;
 pub(crate) mod peer;
 pub(crate) mod service;

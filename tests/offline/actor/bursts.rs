@@ -162,11 +162,11 @@ async fn a_request_that_nobody_serves_is_answered_after_the_messages_before_it()
 
 // Guards: control-first
 #[tokio::test(start_paused = true)]
-async fn a_request_never_overtakes_an_earlier_one_on_its_way_by_the_router() {
+async fn requests_to_different_servers_are_answered_in_order() {
     let server = ToolServer::new("one", "1").tool("quick", "Answers", async |_: NoArgs| "here");
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server)).await;
     let ping = |id: u64| json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
-    // Read in one go. Only the second server has a route, and answers at once.
+    // Read in one go. There is no server of the first name.
     let written: Vec<_> =
         (0..8).map(|n| end.mcp(if n == 0 { "nobody" } else { "one" }, ping(900 + n))).collect();
     let mut answered = Vec::new();

@@ -608,3 +608,27 @@ async fn a_change_is_undone_by_the_next_router_however_late_it_comes() {
     assert_eq!((counted.states(), servers(&session).await), (0, vec!["first".to_owned()]));
     stop(session, end).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn answers_reach_a_router_that_starts_later_than_they_come() {
+    let pause = Duration::from_secs(30);
+    let late = Restart { backoff_min: pause, backoff_max: pause, ..Restart::default() };
+    let builder = builder().configure(|options| options.restarts.control = late);
+    let (session, mut end, _listener) = start_by_hand(builder).await;
+    let requests = session.requests();
+    let (refused, ()) = tokio::join!(requests.control(json!({ "subtype": "mcp_status" })), async {
+        let request = end.expect_request("mcp_status").await;
+        session.inject(Fault::PanicRouter);
+        tokio::time::sleep(pause / 2).await;
+        // No router takes it.
+        end.answer(&request, json!({}));
+        tokio::time::sleep(pause).await;
+    });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotReady);
+    let (answered, ()) = tokio::join!(requests.control(json!({ "subtype": "mcp_status" })), async {
+        let request = end.expect_request("mcp_status").await;
+        end.answer(&request, json!({ "mcpServers": [] }));
+    });
+    answered.unwrap();
+    stop(session, end).await;
+}

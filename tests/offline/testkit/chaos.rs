@@ -43,6 +43,7 @@ fn long_plan() -> FaultPlan {
         Step::Settle,
         Step::Fault(FaultKind::CliNoise, 1),
         Step::Calls(2),
+        Step::Settle,
         Step::Fault(FaultKind::ServerKill, 0),
         Step::Prompt,
         Step::Calls(2),
@@ -57,7 +58,7 @@ async fn a_check_of_the_application_fails_a_plan_which_is_shrunk() {
     assert_eq!(run.problems, ["the application's check failed: 2 of 12 calls were counted"]);
     let smallest = chaos.shrink(run).await;
     let steps = smallest.plan.steps();
-    assert_eq!(steps, [Step::Calls(1), Step::Fault(FaultKind::ServerKill, 0)], "{smallest}");
+    assert_eq!(steps, [Step::Calls(1), Step::Settle, Step::Fault(FaultKind::ServerKill, 0)], "{smallest}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,10 +91,10 @@ async fn a_check_that_panics_or_hangs_fails_the_plan() {
 async fn the_report_of_a_failing_plan_says_what_failed_first() {
     let text = report(counter().check(nothing_is_forgotten), &long_plan()).await;
     let start =
-        "a plan by hand fails, 8 steps:\n- the application's check failed: 2 of 12 calls were counted\n";
+        "a plan by hand fails, 9 steps:\n- the application's check failed: 2 of 12 calls were counted\n";
     assert!(text.starts_with(start), "{text}");
     assert!(text.contains("the application's check failed: 0 of 1 calls were counted"), "{text}");
-    let code = "FaultPlan::new([Step::Calls(1), Step::Fault(FaultKind::ServerKill, 0)])";
+    let code = "FaultPlan::new([Step::Calls(1), Step::Settle, Step::Fault(FaultKind::ServerKill, 0)])";
     assert!(text.contains(&format!("To play it again:\n    chaos.test_plan(&{code}).await;")), "{text}");
     assert!(!text.to_lowercase().contains("every promise was kept"), "{text}");
     assert!(!text.contains(r#"\""#), "JSON is escaped twice: {text}");

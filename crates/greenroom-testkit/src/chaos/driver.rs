@@ -178,7 +178,7 @@ impl<'a> Driver<'a> {
         }
         if let Ok(Ok(snapshot)) = timeout(self.chaos.patience, self.session.snapshot()).await {
             run.counters = snapshot.counters;
-            let owed = snapshot.router.map_or(0, |router| router.owed.len() + router.parked);
+            let owed = snapshot.router.map_or(0, |router| router.owed.len());
             if self.problems.is_empty() && owed > 0 {
                 self.problems.push(format!("{owed} requests are still on the router's list"));
             }

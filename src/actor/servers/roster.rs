@@ -2,13 +2,14 @@
 //!
 //! External servers that the CLI was started with are not listed: they stay as long as the CLI runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::queue::ServerQueue;
 use crate::Options;
 use crate::actor::base::gate::Gate;
 use crate::error::{Error, Result};
@@ -20,11 +21,18 @@ use crate::tool::spec::ServerSpec;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Roster {
     /// Servers in this process, in the order in which they were added.
-    inside: Vec<Arc<ServerSpec>>,
-    /// Bounds the requests in flight to each of them.
-    gates: HashMap<String, Arc<Gate>>,
+    inside: Vec<InsideServer>,
     /// External servers added at run time, which the CLI connects to itself.
     outside: BTreeMap<String, ExternalServer>,
+}
+
+/// A server in this process.
+#[derive(Clone, Debug)]
+pub(crate) struct InsideServer {
+    pub(crate) spec: Arc<ServerSpec>,
+    /// Bounds the requests in flight to the server.
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) queue: Arc<ServerQueue>,
 }
 
 /// A change that a caller asks for.
@@ -92,12 +100,13 @@ impl Roster {
     }
 
     /// Servers in this process.
-    pub(crate) fn inside(&self) -> &[Arc<ServerSpec>] {
+    pub(crate) fn inside(&self) -> &[InsideServer] {
         &self.inside
     }
 
-    pub(crate) fn gate(&self, server: &str) -> Option<&Arc<Gate>> {
-        self.gates.get(server)
+    /// The server with this name.
+    pub(crate) fn server(&self, name: &str) -> Option<&InsideServer> {
+        self.inside.iter().find(|server| server.spec.name == name)
     }
 
     /// Whether `initialize` announces all servers: external servers added at run time are told to the running CLI.
@@ -106,23 +115,26 @@ impl Roster {
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
-        self.inside.iter().map(|spec| spec.name.as_str()).chain(self.outside.keys().map(String::as_str))
+        self.inside
+            .iter()
+            .map(|server| server.spec.name.as_str())
+            .chain(self.outside.keys().map(String::as_str))
     }
 
     fn put(&mut self, addition: Addition, options: &Options) {
         match addition {
             Addition::Inside(spec) => {
-                let gate = Gate::new(Some(spec.name.clone()), options.limits.calls_per_server);
-                self.gates.insert(spec.name.clone(), Arc::new(gate));
-                self.inside.push(spec);
+                let (name, limit) = (spec.name.clone(), options.limits.calls_per_server);
+                let queue = ServerQueue::new(name.clone(), limit, options.timeouts.server_restart);
+                let gate = Gate::new(Some(name), limit);
+                self.inside.push(InsideServer { spec, gate: Arc::new(gate), queue: Arc::new(queue) });
             }
             Addition::Outside(name, server) => drop(self.outside.insert(name, server)),
         }
     }
 
     fn retain(&mut self, keep: impl Fn(&str) -> bool) {
-        self.inside.retain(|spec| keep(&spec.name));
-        self.gates.retain(|name, _| keep(name));
+        self.inside.retain(|server| keep(&server.spec.name));
         self.outside.retain(|name, _| keep(name));
     }
 
@@ -137,7 +149,7 @@ impl Roster {
     /// start, so it names each server with its settings.
     pub(crate) fn request(&self) -> Value {
         let mut servers = Map::new();
-        for spec in &self.inside {
+        for InsideServer { spec, .. } in &self.inside {
             let mut config = spec.settings();
             config.insert("type".into(), json!("sdk"));
             config.insert("name".into(), json!(spec.name));
@@ -181,7 +193,7 @@ impl Roster {
             stop: self
                 .inside
                 .iter()
-                .map(|spec| spec.name.clone())
+                .map(|server| server.spec.name.clone())
                 .filter(|name| !kept.contains(name))
                 .collect(),
             needed: Vec::new(),
@@ -197,11 +209,8 @@ impl Roster {
             target.put(addition, options);
         }
         let mut meanwhile = self.clone();
-        for spec in &plan.start {
-            // The gate of the target, so that requests that arrive meanwhile count there.
-            meanwhile.gates.extend(target.gate(&spec.name).map(|gate| (spec.name.clone(), gate.clone())));
-            meanwhile.inside.push(spec.clone());
-        }
+        // With the gates of the target, so that requests that arrive meanwhile count there.
+        meanwhile.inside.extend(plan.start.iter().filter_map(|spec| target.server(&spec.name).cloned()));
         plan.meanwhile = Arc::new(meanwhile);
         plan.target = Arc::new(target);
         Ok(plan)
@@ -230,7 +239,7 @@ impl Roster {
             // A server that is not kept still exists when the new ones are added.
             let going = match addition {
                 Addition::Inside(_) => self.names().collect::<Vec<_>>(),
-                Addition::Outside(..) => self.inside.iter().map(|spec| spec.name.as_str()).collect(),
+                Addition::Outside(..) => self.inside.iter().map(|server| server.spec.name.as_str()).collect(),
             };
             let running = going.into_iter().chain(kept.iter().map(String::as_str));
             let others = running
@@ -326,9 +335,10 @@ mod tests {
         assert_eq!(names(&plan.target), ["b", "c", "x", "y", "z"]);
         assert_eq!(names(&plan.meanwhile), ["a", "b", "c", "x", "y"]);
         assert_eq!((plan.stop, plan.needed), (vec!["a".to_owned()], vec!["c".to_owned()]));
-        let same = |name| Arc::ptr_eq(plan.meanwhile.gate(name).unwrap(), plan.target.gate(name).unwrap());
+        let gate = |roster: &Roster, name| roster.server(name).unwrap().gate.clone();
+        let same = |name| Arc::ptr_eq(&gate(&plan.meanwhile, name), &gate(&plan.target, name));
         assert!(same("b") && same("c"), "requests in flight keep their gate");
-        assert!(plan.target.gate("a").is_none());
+        assert!(plan.target.server("a").is_none());
     }
 
     #[test]

@@ -1,0 +1,257 @@
+//! Quick handlers of one actor, which share a task.
+//!
+//! ```text
+//!   add ──► ready ── polled by a runner ──┬─► ended
+//!             │                           ├─► waits: a task of its own
+//!             │                           └─► took long: so do the others, perhaps; each gets a task of its own
+//!             └─ no runner has polled one for a while, because a handler blocks its thread: another runner
+//! ```
+//!
+//! A task for each handler costs more than a quick handler does, most of all if another thread takes the task. A handler
+//! that blocks its thread must still not hold up the others, so the list outlives its runners, and a watcher looks after
+//! them while there are any.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
+
+use crate::actor::base::task::Task;
+use crate::blocking::caught::drop_quietly;
+use crate::lock::lock;
+use crate::tool::run::pace::Pace;
+
+type Handler = BoxFuture<'static, ()>;
+
+/// Quick handlers that wait for their first poll.
+pub(super) struct ReadyHandlers {
+    shared: Arc<Shared>,
+    watcher: Option<Task>,
+}
+
+struct Shared {
+    /// Nothing may panic under this lock, and no code of the application runs under it.
+    list: Mutex<ReadyList>,
+    tasks: TaskTracker,
+    /// The time of a poll after which the handlers that wait get tasks of their own.
+    slow: Duration,
+}
+
+#[derive(Default)]
+struct ReadyList {
+    handlers: VecDeque<Handler>,
+    /// Number of runners.
+    runners: usize,
+    /// Number of handlers that runners have taken so far.
+    taken: u64,
+    is_watched: bool,
+}
+
+impl ReadyHandlers {
+    pub(super) fn new(tasks: TaskTracker) -> Self {
+        Self::with_pace(tasks, Pace::QUICK)
+    }
+
+    fn with_pace(tasks: TaskTracker, slow: Duration) -> Self {
+        Self { shared: Arc::new(Shared { list: Mutex::default(), tasks, slow }), watcher: None }
+    }
+
+    /// Adds handlers, and starts a runner if there is none.
+    pub(super) fn add(&mut self, handlers: &mut Vec<Handler>) {
+        let (needs_runner, is_watched) = {
+            let mut list = lock(&self.shared.list);
+            list.handlers.extend(handlers.drain(..));
+            let needs_runner = list.runners == 0;
+            list.runners = list.runners.max(1);
+            (needs_runner, std::mem::replace(&mut list.is_watched, true))
+        };
+        if needs_runner {
+            self.shared.clone().start_runner();
+        }
+        if !is_watched {
+            self.watcher = Some(Task::spawn(self.shared.clone().watch()));
+        }
+    }
+
+    /// Drops the handlers that wait.
+    pub(super) fn clear(&self) {
+        let handlers = std::mem::take(&mut lock(&self.shared.list).handlers);
+        handlers.into_iter().for_each(drop_quietly);
+    }
+}
+
+impl Shared {
+    fn start_runner(self: Arc<Self>) {
+        let runner = self.clone();
+        drop(self.tasks.spawn(std::future::poll_fn(move |cx| runner.run(cx))));
+    }
+
+    /// Polls the handlers, each once. Yields after a while, for the tasks that the answers have woken.
+    fn run(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let began = std::time::Instant::now();
+        let mut now = began;
+        while let Some(mut handler) = self.take() {
+            // As in a task of its own, a panic ends only this handler.
+            match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
+                Ok(Poll::Pending) => drop(self.tasks.spawn(handler)),
+                Ok(Poll::Ready(())) | Err(_) => drop_quietly(handler),
+            }
+            let before = std::mem::replace(&mut now, std::time::Instant::now());
+            if now - before > self.slow {
+                self.spread();
+            }
+            if now - began > Pace::BATCH {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// The next handler; `None` ends the runner.
+    fn take(&self) -> Option<Handler> {
+        let mut list = lock(&self.list);
+        let handler = list.handlers.pop_front();
+        match handler {
+            Some(_) => list.taken += 1,
+            None => {
+                list.runners -= 1;
+                // The capacity for a burst is not kept.
+                list.handlers.shrink_to(64);
+            }
+        }
+        handler
+    }
+
+    /// Gives each handler that waits a task of its own.
+    fn spread(&self) {
+        let handlers = std::mem::take(&mut lock(&self.list).handlers);
+        for handler in handlers {
+            drop(self.tasks.spawn(handler));
+        }
+    }
+
+    /// Starts another runner whenever the runners make no progress. Ends when nothing is left.
+    async fn watch(self: Arc<Self>) {
+        let mut seen = 0;
+        loop {
+            sleep(Pace::STUCK).await;
+            let is_stuck = {
+                let mut list = lock(&self.list);
+                if list.handlers.is_empty() && list.runners == 0 {
+                    list.is_watched = false;
+                    return;
+                }
+                let is_stuck =
+                    list.taken == std::mem::replace(&mut seen, list.taken) && !list.handlers.is_empty();
+                list.runners += usize::from(is_stuck);
+                is_stuck
+            };
+            if is_stuck {
+                self.clone().start_runner();
+            }
+        }
+    }
+}
+
+// Guards: isolated
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::sync::oneshot;
+    use tokio::task::Id;
+
+    use super::*;
+
+    struct Stage {
+        ready: ReadyHandlers,
+        tasks: TaskTracker,
+        note: mpsc::Sender<Id>,
+        noted: mpsc::Receiver<Id>,
+    }
+
+    impl Stage {
+        fn new(slow: Duration) -> Self {
+            let (tasks, (note, noted)) = (TaskTracker::new(), mpsc::channel());
+            Self { ready: ReadyHandlers::with_pace(tasks.clone(), slow), tasks, note, noted }
+        }
+
+        /// A handler that notes its task and then does something.
+        fn handler(&self, then: impl Future<Output = ()> + Send + 'static) -> Handler {
+            let note = self.note.clone();
+            Box::pin(async move {
+                note.send(tokio::task::id()).unwrap();
+                then.await;
+            })
+        }
+
+        /// The tasks that handlers began on, in order.
+        async fn ended(self) -> Vec<Id> {
+            self.tasks.close();
+            self.tasks.wait().await;
+            self.noted.try_iter().collect()
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[tokio::test]
+    async fn quick_handlers_share_a_task_and_one_that_waits_or_panics_holds_up_none() {
+        let mut stage = Stage::new(HOUR);
+        let (release, released) = oneshot::channel::<()>();
+        let later = stage.note.clone();
+        let waits = async move {
+            released.await.unwrap();
+            later.send(tokio::task::id()).unwrap();
+        };
+        let panics = async { panic!("on purpose") };
+        let releases = async { release.send(()).unwrap() };
+        let mut handlers = vec![stage.handler(waits), stage.handler(panics), stage.handler(releases)];
+        stage.ready.add(&mut handlers);
+        assert_eq!(stage.noted.try_iter().count(), 0, "handlers run on no task but their own");
+        let tasks = stage.ended().await;
+        assert_eq!((tasks.len(), tasks[0], tasks[1]), (4, tasks[1], tasks[2]));
+        assert_ne!(tasks[0], tasks[3], "a handler that waits has a task of its own");
+    }
+
+    #[tokio::test]
+    async fn handlers_behind_a_slow_one_get_tasks_of_their_own() {
+        let mut stage = Stage::new(Duration::ZERO);
+        let mut handlers: Vec<_> = (0..3).map(|_| stage.handler(async {})).collect();
+        stage.ready.add(&mut handlers);
+        let tasks = stage.ended().await;
+        assert!(tasks[0] != tasks[1] && tasks[1] != tasks[2] && tasks[0] != tasks[2], "{tasks:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_handler_that_blocks_its_thread_holds_up_no_other() {
+        let mut stage = Stage::new(HOUR);
+        let (release, released) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let blocks = async move { tell.send(released.recv_timeout(HOUR)).unwrap() };
+        let releases = async move { release.send(()).unwrap() };
+        let mut handlers = vec![stage.handler(blocks), stage.handler(releases)];
+        stage.ready.add(&mut handlers);
+        assert_eq!(stage.ended().await.len(), 2);
+        assert_eq!(told.recv().unwrap(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_is_used_again_has_a_runner_and_a_watcher_again() {
+        let mut stage = Stage::new(HOUR);
+        for _ in 0..3 {
+            let mut handlers = vec![stage.handler(async {}), stage.handler(async {})];
+            stage.ready.add(&mut handlers);
+            tokio::time::sleep(3 * Pace::STUCK).await;
+            let list = lock(&stage.ready.shared.list);
+            assert_eq!((list.handlers.len(), list.runners, list.is_watched), (0, 0, false));
+        }
+        assert_eq!(stage.ended().await.len(), 6);
+    }
+}

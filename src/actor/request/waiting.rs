@@ -1,0 +1,79 @@
+//! Requests that wait for a tool server, or for its state.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::answer::Answer;
+use crate::actor::base::deadlines::after;
+
+/// Requests that wait, oldest first, each with what it asks for. A request expires `limit` after its
+/// arrival.
+#[derive(Debug)]
+pub(crate) struct WaitingRequests<T> {
+    list: VecDeque<(Answer, T)>,
+    limit: Duration,
+}
+
+impl<T> WaitingRequests<T> {
+    /// Fewest entries for which a full list is searched for settled requests.
+    const LEAST: usize = 16;
+
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self { list: VecDeque::new(), limit }
+    }
+
+    pub(crate) fn push(&mut self, answer: Answer, asked: T) {
+        if self.list.len() == self.list.capacity() {
+            self.drop_settled();
+            self.list.reserve_exact(self.list.len().max(Self::LEAST));
+        }
+        self.list.push_back((answer, asked));
+    }
+
+    /// Drops the requests that are settled: a cancelled one leaves its gates at once and stays here, so the gates do not bound
+    /// the list.
+    pub(crate) fn drop_settled(&mut self) {
+        self.list.retain(|(answer, _)| answer.pending().is_open());
+    }
+
+    /// Takes all requests. Some may be settled.
+    pub(crate) fn take(&mut self) -> VecDeque<(Answer, T)> {
+        std::mem::take(&mut self.list)
+    }
+
+    /// Takes the requests that have expired.
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Answer> {
+        let limit = self.limit;
+        let expired = self.list.iter().take_while(|(answer, _)| deadline(answer, limit) <= now).count();
+        self.list.drain(..expired).map(|(answer, _)| answer).collect()
+    }
+
+    /// When the oldest request expires.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.list.front().map(|(answer, _)| deadline(answer, self.limit))
+    }
+
+    /// The requests, newest first.
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = (&Answer, &T)> {
+        self.list.iter().rev().map(|(answer, asked)| (answer, asked))
+    }
+
+    /// Number of requests that are not settled.
+    pub(crate) fn open(&self) -> usize {
+        self.list.iter().filter(|(answer, _)| answer.pending().is_open()).count()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+}
+
+fn deadline(answer: &Answer, limit: Duration) -> Instant {
+    after(answer.pending().received, limit)
+}
