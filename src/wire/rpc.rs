@@ -80,7 +80,7 @@ impl Rpc {
 }
 
 /// Whether this JSON is a string or a number, as ids and progress tokens are.
-fn is_id(json: &str) -> bool {
+pub(super) fn is_id(json: &str) -> bool {
     json.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Callbacks;
 pub(crate) struct CallbacksState {
     shared: Arc<Shared>,
     myself: ActorRef<CallbacksMessage>,
-    handlers: HandlerTasks<CallbackKind>,
+    handlers: HandlerTasks<CallbackKind, HandlerFault>,
 }
 
 #[cfg_attr(feature = "async-trait", ractor::async_trait)]
@@ -69,10 +69,11 @@ impl Actor for Callbacks {
         myself: ActorRef<CallbacksMessage>,
         shared: Arc<Shared>,
     ) -> Result<CallbacksState, ActorProcessingErr> {
-        let handlers = HandlerTasks::new(
-            shared.options().timeouts.cancel_grace,
-            "the host's callbacks have ended".into(),
-        );
+        let callbacks = myself.clone();
+        // Callbacks that have ended keep no list.
+        let report = move |end| drop(callbacks.cast(CallbacksMessage::HandlerEnded(end)));
+        let grace = shared.options().timeouts.cancel_grace;
+        let handlers = HandlerTasks::new(grace, "the host's callbacks have ended".into(), report);
         Ok(CallbacksState { shared, myself, handlers })
     }
 
@@ -275,11 +276,7 @@ impl CallbacksState {
         limit: Option<Duration>,
         run: BoxFuture<'static, Option<HandlerFault>>,
     ) {
-        let myself = self.myself.clone();
-        self.handlers.start(pending, kind, limit, None, run, move |end| {
-            // Callbacks that have ended keep no list.
-            myself.cast(CallbacksMessage::HandlerEnded(end)).ok();
-        });
+        self.handlers.start(pending, kind, limit, None, run);
         self.arm();
     }
 

@@ -106,7 +106,9 @@ impl RequestDispatcher {
         }
         // A withdrawn request is in flight no more, and is still in the mailbox.
         let Ok(permit) = self.callbacks_room.clone().try_acquire_owned() else {
-            return self.refuse_full(answer.pending(), Full::Session);
+            self.shared.counting.at_capacity.one();
+            let text = "at capacity: too many requests wait for the callbacks";
+            return answer.pending().refuse(&RpcError::internal(text));
         };
         // Cloned: nothing is dropped under the lock.
         let callbacks = self.shared.callbacks.read().clone();

@@ -30,7 +30,7 @@ impl ReplyForwarder {
 
     /// Sends an answer. Waits for room in the router's mailbox, and for the next router if the current one has ended.
     pub(super) async fn send(&mut self, reply: ControlReply) {
-        if self.router.is_none() || self.routers.has_changed().unwrap_or(false) {
+        if self.routers.has_changed().unwrap_or(false) {
             self.router = self.routers.borrow_and_update().clone();
         }
         // The semaphore is never closed.

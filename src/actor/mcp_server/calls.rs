@@ -11,7 +11,6 @@ use super::peer::CallPeer;
 use super::{HandlerRequest, ServerCall, ServerState, Serving};
 use crate::actor::base::deadlines::after;
 use crate::actor::base::restart_window::Verdict;
-use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::handler_table::RunningHandler;
 use crate::actor::request::handlers::HandlerEnd;
@@ -22,7 +21,6 @@ use crate::tool::run::context::{CallContext, Named};
 use crate::tool::run::erased::Arguments;
 use crate::tool::run::erased::{panicked, run_caught};
 use crate::tool::run::instance::CallEnd;
-use crate::tool::run::pace::Pace;
 use crate::tool::run::service::{HandlerRun, late_error, late_result};
 use crate::wire::rpc::RpcError;
 
@@ -104,9 +102,9 @@ impl ServerState {
         });
         let pace = Some(tool.pace().clone());
         if span.is_none() {
-            self.start(pending, call, limit, pace, handler);
+            self.handlers.start(pending, call, limit, pace, handler);
         } else {
-            self.start(pending, call, limit, pace, handler.instrument(span));
+            self.handlers.start(pending, call, limit, pace, handler.instrument(span));
         }
     }
 
@@ -220,7 +218,7 @@ impl ServerState {
             }
             .instrument(span)
         };
-        self.start(pending, call, limit, None, Box::pin(handler));
+        self.handlers.start(pending, call, limit, None, Box::pin(handler));
     }
 
     /// The context of a handler. For a tool that does not block, unless the caller changes it.
@@ -239,22 +237,6 @@ impl ServerState {
             label: None,
         };
         CallContext { named, deadline: limit.map(|limit| after(pending.received, limit)), caller }
-    }
-
-    /// Starts the task of a handler, whose output is the text of its panic, if any.
-    fn start(
-        &mut self,
-        pending: Arc<PendingRequest>,
-        call: Arc<ServerCall>,
-        limit: Option<Duration>,
-        pace: Option<Pace>,
-        handler: impl Future<Output = Option<String>> + Send + Unpin + 'static,
-    ) {
-        let myself = self.myself.clone();
-        self.handlers.start(pending, call, limit, pace, handler, move |end| {
-            // A server that has ended keeps no list.
-            myself.cast(ServerMessage::HandlerEnded(end)).ok();
-        });
     }
 
     /// The CLI cancels a call of the newest MCP session.

@@ -42,6 +42,11 @@ impl Making {
         Self { task: None, waiting, cause, given_up, tools: Tools::default() }
     }
 
+    /// Arranges that `wake` is called when a call has waited too long.
+    pub(super) fn arm(&mut self, wake: impl FnOnce() + Send + 'static) {
+        self.waiting.arm(wake);
+    }
+
     fn cause(&self) -> &str {
         self.cause.as_deref().unwrap_or("its state is being made")
     }
@@ -135,7 +140,6 @@ impl ServerState {
         let (cause, given_up) = (making.cause.take(), making.given_up);
         let instance = Instance::new(tools, self.session.lists(), states, self.blocking.clone());
         self.serving = Serving::Ready(instance);
-        self.waits.clear();
         self.tell(Internal::ServerServes { server, generation });
         if let Some(cause) = cause.filter(|_| given_up) {
             self.restarted(cause);
@@ -160,9 +164,10 @@ impl ServerState {
         let Serving::Making(making) = &mut self.serving else { return };
         (making.given_up, making.cause) = (true, Some(cause));
         for (answer, _) in making.waiting.take() {
-            self.refuse_failed(&answer);
+            if answer.pending().is_open() {
+                self.refuse_failed(&answer);
+            }
         }
-        self.waits.clear();
     }
 
     fn refuse_failed(&self, answer: &Answer) {
@@ -183,21 +188,14 @@ impl ServerState {
             return;
         }
         making.waiting.push(answer, asked);
-        if let Some(late) = making.waiting.next_deadline() {
-            self.waits.insert(late, ());
-        }
     }
 
     /// Refuses the calls that have waited too long for the state.
     pub(super) fn refuse_late(&mut self, now: Instant) {
-        self.waits.expired(now);
         let Serving::Making(making) = &mut self.serving else { return };
         let late = making.waiting.take_expired(now);
-        if let Some(late) = making.waiting.next_deadline() {
-            self.waits.insert(late, ());
-        }
         let (name, limit, cause) = (&self.spec.name, making.waiting.limit(), making.cause());
-        for answer in late {
+        for answer in late.iter().filter(|answer| answer.pending().is_open()) {
             let text = format!("MCP server '{name}' was not ready within {limit:?}: {cause}");
             answer.pending().refuse(&RpcError::internal(text));
         }

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use self::making::Making;
 use self::peer::{CallPeer, Link, OutboundPeer};
-use super::base::deadlines::{Deadlines, millis};
+use super::base::deadlines::millis;
 use super::base::reply::{respond, telling};
 use super::base::restart_window::RestartWindow;
 use super::context::Shared;
@@ -86,9 +86,7 @@ pub(crate) struct ServerState {
     /// The first handler of the newest MCP session: JSON-RPC ids of earlier sessions mean nothing in this one.
     first_of_session: HandlerId,
     serving: Serving,
-    handlers: HandlerTasks<Arc<ServerCall>>,
-    /// Deadlines of the calls that wait for the state.
-    waits: Deadlines<()>,
+    handlers: HandlerTasks<Arc<ServerCall>, String>,
     /// Panics of calls of this generation.
     panics: RestartWindow,
 }
@@ -137,8 +135,11 @@ impl Actor for McpServer {
         let generation = making::next_generation(&generations);
         let link = Arc::new(Link { shared: shared.clone(), spec: spec.clone() });
         let limit = shared.options().timeouts.server_restart;
+        let server = myself.clone();
+        // An actor that has ended keeps no list.
+        let report = move |end| drop(server.cast(ServerMessage::HandlerEnded(end)));
         let mut state = ServerState {
-            handlers: HandlerTasks::new(shared.options().timeouts.cancel_grace, ending),
+            handlers: HandlerTasks::new(shared.options().timeouts.cancel_grace, ending, report),
             panics: RestartWindow::new(shared.options().restarts.panics.clone(), fastrand::Rng::with_seed(0)),
             session: service(&spec),
             link,
@@ -153,7 +154,6 @@ impl Actor for McpServer {
             generation,
             first_of_session: 0,
             serving: Serving::Making(Making::new(cause, given_up, limit)),
-            waits: Deadlines::new(),
         };
         state.make();
         if let Some(epoch) = ready_epoch {
@@ -291,7 +291,9 @@ impl ServerState {
 
     fn arm(&mut self) {
         self.handlers.table().arm(telling(&self.myself, || ServerMessage::Tick));
-        self.waits.arm(telling(&self.myself, || ServerMessage::Tick));
+        if let Serving::Making(making) = &mut self.serving {
+            making.arm(telling(&self.myself, || ServerMessage::Tick));
+        }
     }
 
     fn snapshot(&self) -> ServerSnapshot {

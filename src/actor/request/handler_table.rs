@@ -30,10 +30,10 @@ pub(crate) struct RunningHandler<L> {
 
 /// The running handlers. Nothing may panic under this lock, and no code of the application runs under it.
 #[derive(Debug)]
-pub(crate) struct HandlerTable<L>(Mutex<Running<L>>);
+pub(crate) struct HandlerTable<L>(Mutex<HandlerEntries<L>>);
 
 #[derive(Debug)]
-struct Running<L> {
+struct HandlerEntries<L> {
     handlers: HashMap<HandlerId, RunningHandler<L>, RandomState>,
     deadlines: Deadlines<HandlerId>,
 }
@@ -44,7 +44,7 @@ impl<L> Default for HandlerTable<L> {
     }
 }
 
-impl<L> Default for Running<L> {
+impl<L> Default for HandlerEntries<L> {
     fn default() -> Self {
         Self { handlers: HashMap::default(), deadlines: Deadlines::new() }
     }
@@ -127,7 +127,7 @@ impl<L: Clone> HandlerTable<L> {
     /// and cancels their tokens.
     pub(crate) fn expired(&self, now: Instant) -> Vec<RunningHandler<L>> {
         let mut running = lock(&self.0);
-        let Running { handlers, deadlines } = &mut *running;
+        let HandlerEntries { handlers, deadlines } = &mut *running;
         let expired = deadlines.expired(now).into_iter().filter_map(|id| {
             let handler = handlers.get_mut(&id)?;
             handler.deadline = None;

@@ -13,7 +13,6 @@
 //! The actor watches the limit, not the task: so the call of a handler that blocks its thread is answered in time.
 //! Dropping [`HandlerTasks`] aborts all tasks and answers their requests with an error.
 
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -31,10 +30,10 @@ use super::ready::ReadyHandlers;
 use crate::actor::base::deadlines::after;
 use crate::tool::run::pace::Pace;
 
-/// The handlers of one actor. A handler that finished normally leaves the table itself, so its end costs the actor no
-/// message.
-pub(crate) struct HandlerTasks<L> {
-    table: Arc<HandlerTable<L>>,
+/// The handlers of one actor, with the label `L` of each and the reports `E` to the actor. A handler that finished normally
+/// leaves the table itself, so its end costs the actor no message.
+pub(crate) struct HandlerTasks<L, E> {
+    ends: Arc<HandlerEnds<L, E>>,
     next: HandlerId,
     /// Quick handlers that were started since the last flush.
     quick: Vec<BoxFuture<'static, ()>>,
@@ -45,7 +44,14 @@ pub(crate) struct HandlerTasks<L> {
     abort_text: String,
 }
 
-/// Report of a handler's task to its actor.
+/// Shared by the actor and the tasks of its handlers.
+struct HandlerEnds<L, E> {
+    table: HandlerTable<L>,
+    /// Reports to the actor.
+    report: Box<dyn Fn(HandlerEnd<E>) + Send + Sync>,
+}
+
+/// Report of a handler's task to its actor, which removes the handler from the table.
 #[derive(Debug)]
 pub(crate) enum HandlerEnd<E> {
     /// The handler ended with something to report.
@@ -54,56 +60,54 @@ pub(crate) enum HandlerEnd<E> {
     Aborted(HandlerId),
 }
 
-/// Removes a handler that finished from the table, and tells the actor about any other end: on drop, that the handler
-/// was aborted.
-struct EndGuard<L, E, F: FnOnce(HandlerEnd<E>)> {
+/// Removes a finished handler from the table, and reports any other end. Dropped early, it reports that the handler was
+/// aborted.
+struct EndGuard<L, E> {
     id: HandlerId,
     pending: Arc<PendingRequest>,
-    table: Arc<HandlerTable<L>>,
-    tell: Option<F>,
-    told: PhantomData<fn(E)>,
+    ends: Arc<HandlerEnds<L, E>>,
+    is_over: bool,
 }
 
-impl<L, E, F: FnOnce(HandlerEnd<E>)> EndGuard<L, E, F> {
+impl<L, E> EndGuard<L, E> {
     /// `None` if the handler did not end in its grace time.
     fn ended(mut self, ended: Option<Option<E>>) {
+        self.is_over = true;
+        // The registered waker would keep the memory of the task.
+        self.pending.cancel.forget_task();
         match ended {
-            Some(Some(report)) => self.tell(HandlerEnd::Reported(self.id, report)),
-            Some(None) => {
-                self.tell = None;
-                self.pending.cancel.forget_task();
-                drop(self.table.remove(self.id));
-            }
-            None => self.tell(HandlerEnd::Aborted(self.id)),
-        }
-    }
-
-    fn tell(&mut self, end: HandlerEnd<E>) {
-        if let Some(tell) = self.tell.take() {
-            // The registered waker would keep the memory of the task.
-            self.pending.cancel.forget_task();
-            tell(end);
+            Some(Some(report)) => (self.ends.report)(HandlerEnd::Reported(self.id, report)),
+            Some(None) => drop(self.ends.table.remove(self.id)),
+            None => (self.ends.report)(HandlerEnd::Aborted(self.id)),
         }
     }
 }
 
-impl<L, E, F: FnOnce(HandlerEnd<E>)> Drop for EndGuard<L, E, F> {
+impl<L, E> Drop for EndGuard<L, E> {
     fn drop(&mut self) {
-        self.tell(HandlerEnd::Aborted(self.id));
+        if !self.is_over {
+            self.pending.cancel.forget_task();
+            (self.ends.report)(HandlerEnd::Aborted(self.id));
+        }
     }
 }
+
+/// Most quick handlers that are collected before they run.
+const MOST: usize = 256;
 
 /// The task of a handler. A hand-written future, because there may be ten thousand, and an `async` block would hold the
 /// handler twice.
-struct HandlerTask<H, L, E, F: FnOnce(HandlerEnd<E>)> {
-    /// `None` once the handler has ended: dropped before its end is told.
+struct HandlerTask<H, L, E> {
+    /// `None` once the handler has ended: dropped before its end is reported.
     handler: Option<H>,
     stage: HandlerStage,
+    /// Whether the gate counts the handler as beginning.
+    is_beginning: bool,
     grace: Duration,
     /// The pace of the handler's tool, if it has one.
     pace: Option<Pace>,
-    /// `None` once the end was told.
-    guard: Option<EndGuard<L, E, F>>,
+    /// `None` once the end was reported.
+    guard: Option<EndGuard<L, E>>,
 }
 
 enum HandlerStage {
@@ -144,11 +148,11 @@ impl HandlerStage {
     }
 }
 
-impl<H: Unpin, L, E, F: FnOnce(HandlerEnd<E>)> Unpin for HandlerTask<H, L, E, F> {}
+impl<H: Unpin, L, E> Unpin for HandlerTask<H, L, E> {}
 
-impl<H, L, E, F: FnOnce(HandlerEnd<E>)> Drop for HandlerTask<H, L, E, F> {
+impl<H, L, E> Drop for HandlerTask<H, L, E> {
     fn drop(&mut self) {
-        if let HandlerStage::Spawned = self.stage
+        if self.is_beginning
             && let Some(guard) = &self.guard
         {
             guard.pending.gate().has_begun();
@@ -156,11 +160,7 @@ impl<H, L, E, F: FnOnce(HandlerEnd<E>)> Drop for HandlerTask<H, L, E, F> {
     }
 }
 
-impl<H, L, E, F> Future for HandlerTask<H, L, E, F>
-where
-    H: Future<Output = Option<E>> + Unpin,
-    F: FnOnce(HandlerEnd<E>),
-{
+impl<H: Future<Output = Option<E>> + Unpin, L, E> Future for HandlerTask<H, L, E> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -170,13 +170,14 @@ where
         let first = matches!(this.stage, HandlerStage::Spawned);
         this.stage.begin(&guard.pending, cx);
         let waits = matches!(this.stage, HandlerStage::WaitsForRoom(_));
-        let began = this.pace.as_ref().filter(|_| first).map(|_| std::time::Instant::now());
+        let is_polled = first && !waits && !cancel.is_aborted();
+        let began = this.pace.as_ref().filter(|_| is_polled).map(|_| std::time::Instant::now());
         let polled = match &mut this.handler {
             Some(_) if waits && !cancel.is_aborted() => Poll::Pending,
             Some(handler) if !cancel.is_aborted() => Pin::new(handler).poll(cx).map(Some),
             _ => Poll::Ready(None),
         };
-        if first {
+        if std::mem::take(&mut this.is_beginning) {
             guard.pending.gate().has_begun();
         }
         if let (Some(pace), Some(began)) = (&this.pace, began) {
@@ -201,47 +202,50 @@ where
     }
 }
 
-impl<L: Send + 'static> HandlerTasks<L> {
-    pub(crate) fn new(grace: Duration, abort_text: String) -> Self {
-        let (table, tasks) = (Arc::default(), TaskTracker::new());
+impl<L: Send + 'static, E: Send + 'static> HandlerTasks<L, E> {
+    /// `report` tells the actor about ends; it is called on the tasks of handlers.
+    pub(crate) fn new(
+        grace: Duration,
+        abort_text: String,
+        report: impl Fn(HandlerEnd<E>) + Send + Sync + 'static,
+    ) -> Self {
+        let ends = Arc::new(HandlerEnds { table: HandlerTable::default(), report: Box::new(report) });
+        let tasks = TaskTracker::new();
         let ready = ReadyHandlers::new(tasks.clone());
-        Self { table, next: 0, quick: Vec::new(), ready, tasks, grace, abort_text }
+        Self { ends, next: 0, quick: Vec::new(), ready, tasks, grace, abort_text }
     }
 
     pub(crate) fn set_abort_text(&mut self, text: String) {
         self.abort_text = text;
     }
 
-    /// Starts a handler. Its output is the report for the actor, if any. `tell` is called on the handler's task. A handler with a quick pace runs with the next [`flush`](HandlerTasks::flush), with others of its kind.
-    pub(crate) fn start<E: Send + 'static>(
+    /// Starts a handler. Its output is the report for the actor, if any. A handler with a quick pace runs with the next
+    /// [`flush`](HandlerTasks::flush), with others of its kind.
+    pub(crate) fn start(
         &mut self,
         pending: Arc<PendingRequest>,
         label: L,
         limit: Option<Duration>,
         pace: Option<Pace>,
         handler: impl Future<Output = Option<E>> + Send + Unpin + 'static,
-        tell: impl FnOnce(HandlerEnd<E>) + Send + 'static,
     ) {
         let id = self.next;
         self.next += 1;
         pending.dispatched();
         pending.gate().begins();
-        let guard = EndGuard {
-            id,
-            pending: pending.clone(),
-            table: self.table.clone(),
-            tell: Some(tell),
-            told: PhantomData,
-        };
+        let guard = EndGuard { id, pending: pending.clone(), ends: self.ends.clone(), is_over: false };
         let deadline = limit.map(|limit| after(pending.received, limit));
-        self.table.insert(id, RunningHandler { pending, label, limit, deadline });
+        self.ends.table.insert(id, RunningHandler { pending, label, limit, deadline });
         let is_quick = pace.as_ref().is_some_and(Pace::is_quick);
         let (handler, stage, guard) = (Some(handler), HandlerStage::Spawned, Some(guard));
-        let task = HandlerTask { handler, stage, grace: self.grace, pace, guard };
+        let task = HandlerTask { handler, stage, is_beginning: true, grace: self.grace, pace, guard };
         if is_quick {
             self.quick.push(Box::pin(task));
+            if self.quick.len() >= MOST {
+                self.flush();
+            }
         } else {
-            // Handlers begin in the order of their requests.
+            // No handler is spawned before one that was asked for earlier.
             self.flush();
             self.spawn(task);
         }
@@ -266,7 +270,7 @@ impl<L: Send + 'static> HandlerTasks<L> {
     }
 
     pub(crate) fn table(&self) -> &HandlerTable<L> {
-        &self.table
+        &self.ends.table
     }
 
     /// The id of the next handler: ids count up.
@@ -278,14 +282,14 @@ impl<L: Send + 'static> HandlerTasks<L> {
     /// grace time ends early when the session is `killed`. Returns when all tasks have ended, or after `abort_within`:
     /// a handler that blocks its thread cannot be aborted.
     pub(crate) async fn stop(&mut self, abort_within: Duration, killed: &CancellationToken) {
-        self.table.refuse_all(&self.abort_text);
+        self.ends.table.refuse_all(&self.abort_text);
         self.tasks.close();
         let ended = tokio::select! {
             ended = tokio::time::timeout(self.grace, self.tasks.wait()) => ended.is_ok(),
             () = killed.cancelled() => false,
         };
         if !ended {
-            self.table.abort_all();
+            self.ends.table.abort_all();
             if tokio::time::timeout(abort_within, self.tasks.wait()).await.is_err() {
                 tracing::warn!("handlers that block their thread are left behind");
             }
@@ -293,12 +297,12 @@ impl<L: Send + 'static> HandlerTasks<L> {
     }
 }
 
-impl<L> Drop for HandlerTasks<L> {
+impl<L, E> Drop for HandlerTasks<L, E> {
     fn drop(&mut self) {
-        self.table.refuse_all(&self.abort_text);
-        self.table.abort_all();
+        self.ends.table.refuse_all(&self.abort_text);
+        self.ends.table.abort_all();
         self.ready.clear();
         // A handler that blocks its thread holds the table, and would keep alive what the entries hold.
-        self.table.clear();
+        self.ends.table.clear();
     }
 }

@@ -3,21 +3,24 @@
 //! ```text
 //!   add ──► ready ── polled by a runner ──┬─► ended
 //!             │                           ├─► waits: a task of its own
-//!             │                           └─► took long: so do the others, perhaps; each gets a task of its own
-//!             └─ no runner has polled one for a while, because a handler blocks its thread: another runner
+//!             │                           └─► took long: those that wait get a task each
+//!             └─ no runner has taken one for a while, because a handler blocks its thread: another runner
 //! ```
 //!
 //! A task for each handler costs more than a quick handler does, most of all if another thread takes the task. A handler
-//! that blocks its thread must still not hold up the others, so the list outlives its runners, and a watcher looks after
-//! them while there are any.
+//! that blocks its thread must not hold up the others. So the list belongs to no runner, and a watcher starts another runner
+//! when none takes a handler. The tasks that the blocked thread has woken, such as the writer of the answers before, wait
+//! for that thread: tokio lets no other thread take the task that was woken last.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
@@ -26,15 +29,15 @@ use crate::blocking::caught::drop_quietly;
 use crate::lock::lock;
 use crate::tool::run::pace::Pace;
 
-type Handler = BoxFuture<'static, ()>;
+type QuickHandler = BoxFuture<'static, ()>;
 
 /// Quick handlers that wait for their first poll.
 pub(super) struct ReadyHandlers {
-    shared: Arc<Shared>,
+    shared: Arc<Ready>,
     watcher: Option<Task>,
 }
 
-struct Shared {
+struct Ready {
     /// Nothing may panic under this lock, and no code of the application runs under it.
     list: Mutex<ReadyList>,
     tasks: TaskTracker,
@@ -44,12 +47,21 @@ struct Shared {
 
 #[derive(Default)]
 struct ReadyList {
-    handlers: VecDeque<Handler>,
+    handlers: VecDeque<QuickHandler>,
     /// Number of runners.
     runners: usize,
+    /// Number of runners that the watcher has found stuck.
+    stuck: usize,
     /// Number of handlers that runners have taken so far.
     taken: u64,
     is_watched: bool,
+}
+
+impl ReadyList {
+    fn runner_ends(&mut self) {
+        self.runners -= 1;
+        self.stuck = self.stuck.min(self.runners);
+    }
 }
 
 impl ReadyHandlers {
@@ -58,16 +70,16 @@ impl ReadyHandlers {
     }
 
     fn with_pace(tasks: TaskTracker, slow: Duration) -> Self {
-        Self { shared: Arc::new(Shared { list: Mutex::default(), tasks, slow }), watcher: None }
+        Self { shared: Arc::new(Ready { list: Mutex::default(), tasks, slow }), watcher: None }
     }
 
     /// Adds handlers, and starts a runner if there is none.
-    pub(super) fn add(&mut self, handlers: &mut Vec<Handler>) {
+    pub(super) fn add(&mut self, handlers: &mut Vec<QuickHandler>) {
         let (needs_runner, is_watched) = {
             let mut list = lock(&self.shared.list);
             list.handlers.extend(handlers.drain(..));
-            let needs_runner = list.runners == 0;
-            list.runners = list.runners.max(1);
+            let needs_runner = list.runners <= list.stuck;
+            list.runners += usize::from(needs_runner);
             (needs_runner, std::mem::replace(&mut list.is_watched, true))
         };
         if needs_runner {
@@ -85,13 +97,13 @@ impl ReadyHandlers {
     }
 }
 
-impl Shared {
+impl Ready {
     fn start_runner(self: Arc<Self>) {
-        let runner = self.clone();
-        drop(self.tasks.spawn(std::future::poll_fn(move |cx| runner.run(cx))));
+        drop(self.tasks.clone().spawn(Runner { ready: self, has_ended: false }));
     }
 
-    /// Polls the handlers, each once. Yields after a while, for the tasks that the answers have woken.
+    /// Polls the handlers, each once. Yields after a while, for the tasks that the answers have woken, and when tokio's
+    /// budget for one task is used up.
     fn run(&self, cx: &mut Context<'_>) -> Poll<()> {
         let began = std::time::Instant::now();
         let mut now = began;
@@ -102,10 +114,10 @@ impl Shared {
                 Ok(Poll::Ready(())) | Err(_) => drop_quietly(handler),
             }
             let before = std::mem::replace(&mut now, std::time::Instant::now());
-            if now - before > self.slow {
+            if now - before >= self.slow {
                 self.spread();
             }
-            if now - began > Pace::BATCH {
+            if now - began > Pace::BATCH || !has_budget_remaining() {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -114,13 +126,13 @@ impl Shared {
     }
 
     /// The next handler; `None` ends the runner.
-    fn take(&self) -> Option<Handler> {
+    fn take(&self) -> Option<QuickHandler> {
         let mut list = lock(&self.list);
         let handler = list.handlers.pop_front();
         match handler {
             Some(_) => list.taken += 1,
             None => {
-                list.runners -= 1;
+                list.runner_ends();
                 // The capacity for a burst is not kept.
                 list.handlers.shrink_to(64);
             }
@@ -136,25 +148,52 @@ impl Shared {
         }
     }
 
-    /// Starts another runner whenever the runners make no progress. Ends when nothing is left.
+    /// Starts another runner whenever the runners make no progress. Ends when no handler waits.
     async fn watch(self: Arc<Self>) {
         let mut seen = 0;
         loop {
             sleep(Pace::STUCK).await;
             let is_stuck = {
                 let mut list = lock(&self.list);
-                if list.handlers.is_empty() && list.runners == 0 {
+                if list.handlers.is_empty() {
                     list.is_watched = false;
                     return;
                 }
                 let is_stuck =
                     list.taken == std::mem::replace(&mut seen, list.taken) && !list.handlers.is_empty();
-                list.runners += usize::from(is_stuck);
+                if is_stuck {
+                    list.stuck = list.runners;
+                    list.runners += 1;
+                }
                 is_stuck
             };
             if is_stuck {
                 self.clone().start_runner();
             }
+        }
+    }
+}
+
+/// The task that polls the handlers; it ends when none waits.
+struct Runner {
+    ready: Arc<Ready>,
+    has_ended: bool,
+}
+
+impl Future for Runner {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.ready.run(cx);
+        self.has_ended = polled.is_ready();
+        polled
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            lock(&self.ready.list).runner_ends();
         }
     }
 }
@@ -183,7 +222,7 @@ mod tests {
         }
 
         /// A handler that notes its task and then does something.
-        fn handler(&self, then: impl Future<Output = ()> + Send + 'static) -> Handler {
+        fn handler(&self, then: impl Future<Output = ()> + Send + 'static) -> QuickHandler {
             let note = self.note.clone();
             Box::pin(async move {
                 note.send(tokio::task::id()).unwrap();
@@ -234,12 +273,12 @@ mod tests {
         let mut stage = Stage::new(HOUR);
         let (release, released) = mpsc::channel();
         let (tell, told) = mpsc::channel();
-        let blocks = async move { tell.send(released.recv_timeout(HOUR)).unwrap() };
+        let blocks = async move { tell.send(released.recv_timeout(Duration::from_secs(60))).unwrap() };
         let releases = async move { release.send(()).unwrap() };
         let mut handlers = vec![stage.handler(blocks), stage.handler(releases)];
         stage.ready.add(&mut handlers);
         assert_eq!(stage.ended().await.len(), 2);
-        assert_eq!(told.recv().unwrap(), Ok(()));
+        assert_eq!(told.recv().unwrap(), Ok(()), "the second handler waited for the first");
     }
 
     #[tokio::test(start_paused = true)]
@@ -248,10 +287,40 @@ mod tests {
         for _ in 0..3 {
             let mut handlers = vec![stage.handler(async {}), stage.handler(async {})];
             stage.ready.add(&mut handlers);
+            assert!(lock(&stage.ready.shared.list).is_watched);
             tokio::time::sleep(3 * Pace::STUCK).await;
             let list = lock(&stage.ready.shared.list);
             assert_eq!((list.handlers.len(), list.runners, list.is_watched), (0, 0, false));
         }
         assert_eq!(stage.ended().await.len(), 6);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn handlers_that_wait_behind_a_blocked_one_end_with_their_actor() {
+        struct Told(mpsc::Sender<()>);
+
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.send(()).unwrap();
+            }
+        }
+
+        let mut stage = Stage::new(HOUR);
+        let (began, begun) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let blocks = async move {
+            began.send(()).unwrap();
+            released.recv_timeout(Duration::from_secs(60)).ok();
+        };
+        let (tell, told) = mpsc::channel();
+        let mut handlers = vec![stage.handler(blocks)];
+        stage.ready.add(&mut handlers);
+        begun.recv().unwrap();
+        let held = Told(tell);
+        lock(&stage.ready.shared.list).handlers.push_back(Box::pin(async move { drop(held) }));
+        stage.ready.clear();
+        told.recv_timeout(Duration::from_secs(60)).unwrap();
+        release.send(()).unwrap();
+        stage.ended().await;
     }
 }

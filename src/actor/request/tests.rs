@@ -111,21 +111,33 @@ async fn a_request_that_times_out_counts_as_cancelled_in_either_shape() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_requests_are_late_one_after_another() {
+async fn waiting_requests_expire_one_after_another() {
     let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
     let mut waiting = WaitingRequests::new(Duration::from_secs(5));
+    let (wake, woken) = std::sync::mpsc::channel();
+    let arm = |waiting: &mut WaitingRequests<u8>| {
+        let wake = wake.clone();
+        waiting.arm(move || wake.send(Instant::now()).unwrap());
+    };
     let start = Instant::now();
     let at = |seconds| start + Duration::from_secs(seconds);
     waiting.push(cli.asks(RequestKind::Hook, "a"), 1);
-    tokio::time::advance(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     waiting.push(cli.asks(RequestKind::Hook, "b"), 2);
-    assert_eq!(waiting.next_deadline(), Some(at(5)));
-    let late = waiting.take_expired(at(5));
-    assert_eq!((late[0].pending().request_id(), late.len()), ("a", 1));
-    assert_eq!(waiting.next_deadline(), Some(at(8)));
+    arm(&mut waiting);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(woken.try_iter().collect::<Vec<_>>(), [at(5)]);
+    let expired = waiting.take_expired(Instant::now());
+    assert_eq!((expired[0].pending().request_id(), expired.len()), ("a", 1));
     let asked: Vec<_> = waiting.newest_first().map(|(_, asked)| *asked).collect();
     assert_eq!(asked, [2]);
-    assert_eq!((waiting.take().len(), waiting.next_deadline()), (1, None));
+    arm(&mut waiting);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(woken.try_iter().collect::<Vec<_>>(), [at(8)]);
+    arm(&mut waiting);
+    assert_eq!(waiting.take().len(), 1);
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(woken.try_iter().count(), 0, "nothing waits");
 }
 
 #[test]
@@ -145,29 +157,33 @@ fn a_list_drops_settled_requests_before_it_grows() {
 
 /// Starts a handler of a quick tool.
 fn start_quick(
-    handlers: &mut HandlerTasks<()>,
+    handlers: &mut HandlerTasks<(), ()>,
     answer: Answer,
-    ends: &mpsc::UnboundedSender<HandlerEnd<()>>,
     handler: impl Future<Output = ()> + Send + 'static,
 ) {
-    let (pending, pace, ends) = (answer.pending().clone(), Pace::default(), ends.clone());
-    pace.note(true, Duration::ZERO);
+    let (pending, pace) = (answer.pending().clone(), Pace::default());
+    (0..Pace::STREAK).for_each(|_| pace.note(true, Duration::ZERO));
     let handler = Box::pin(async move {
         handler.await;
         answer.hand_over().success(1);
         None
     });
-    handlers.start(pending, (), None, Some(pace), handler, move |end| ends.send(end).unwrap());
+    handlers.start(pending, (), None, Some(pace), handler);
+}
+
+fn handlers() -> (HandlerTasks<(), ()>, mpsc::UnboundedReceiver<HandlerEnd<()>>) {
+    let (report, ends) = mpsc::unbounded_channel();
+    let report = move |end| report.send(end).unwrap();
+    (HandlerTasks::new(Duration::from_secs(9), "ended".into(), report), ends)
 }
 
 #[tokio::test]
 async fn the_ends_of_quick_handlers_are_those_of_any_other() {
     let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
-    let (tell, mut ends) = mpsc::unbounded_channel();
-    let mut handlers = HandlerTasks::new(Duration::from_secs(9), "ended".into());
-    start_quick(&mut handlers, cli.asks(RequestKind::Hook, "a"), &tell, async {});
-    start_quick(&mut handlers, cli.asks(RequestKind::Hook, "waits"), &tell, std::future::pending());
-    start_quick(&mut handlers, cli.asks(RequestKind::Hook, "panics"), &tell, async { panic!("on purpose") });
+    let (mut handlers, mut ends) = handlers();
+    start_quick(&mut handlers, cli.asks(RequestKind::Hook, "a"), async {});
+    start_quick(&mut handlers, cli.asks(RequestKind::Hook, "waits"), std::future::pending());
+    start_quick(&mut handlers, cli.asks(RequestKind::Hook, "panics"), async { panic!("on purpose") });
     assert_eq!(handlers.table().running().len(), 3);
     handlers.flush();
     let Some(HandlerEnd::Aborted(panicked)) = ends.recv().await else { panic!("it has ended") };
@@ -177,19 +193,19 @@ async fn the_ends_of_quick_handlers_are_those_of_any_other() {
     let killed = CancellationToken::new();
     killed.cancel();
     handlers.stop(Duration::from_secs(9), &killed).await;
+    assert!(!cli.origin.gate.is_beginning());
     let written = cli.written().await;
     let subtypes: Vec<_> = written.iter().map(|line| &line["response"]["subtype"]).collect();
     assert_eq!(subtypes, ["success", "error", "error"], "{written:?}");
 }
 
 #[tokio::test]
-async fn a_stop_ends_quick_handlers_that_have_not_run() {
+async fn the_drop_of_an_actor_ends_quick_handlers_that_have_not_run() {
     let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
-    let (tell, mut ends) = mpsc::unbounded_channel();
-    let mut handlers = HandlerTasks::new(Duration::from_secs(9), "ended".into());
+    let (mut handlers, mut ends) = handlers();
     for n in 0..3 {
         let answer = cli.asks(RequestKind::Hook, &n.to_string());
-        start_quick(&mut handlers, answer, &tell, async { panic!("it was not to run") });
+        start_quick(&mut handlers, answer, async { panic!("it was not to run") });
     }
     drop(handlers);
     for _ in 0..3 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::answer::Answer;
-use crate::actor::base::deadlines::after;
+use crate::actor::base::deadlines::{Deadlines, after};
 
 /// Requests that wait, oldest first, each with what it asks for. A request expires `limit` after its
 /// arrival.
@@ -14,6 +14,7 @@ use crate::actor::base::deadlines::after;
 pub(crate) struct WaitingRequests<T> {
     list: VecDeque<(Answer, T)>,
     limit: Duration,
+    timer: Deadlines<()>,
 }
 
 impl<T> WaitingRequests<T> {
@@ -21,7 +22,7 @@ impl<T> WaitingRequests<T> {
     const LEAST: usize = 16;
 
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { list: VecDeque::new(), limit }
+        Self { list: VecDeque::new(), limit, timer: Deadlines::new() }
     }
 
     pub(crate) fn push(&mut self, answer: Answer, asked: T) {
@@ -40,19 +41,29 @@ impl<T> WaitingRequests<T> {
 
     /// Takes all requests. Some may be settled.
     pub(crate) fn take(&mut self) -> VecDeque<(Answer, T)> {
+        self.stop_timer();
         std::mem::take(&mut self.list)
     }
 
     /// Takes the requests that have expired.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Answer> {
+        self.timer.expired(now);
         let limit = self.limit;
         let expired = self.list.iter().take_while(|(answer, _)| deadline(answer, limit) <= now).count();
         self.list.drain(..expired).map(|(answer, _)| answer).collect()
     }
 
-    /// When the oldest request expires.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.list.front().map(|(answer, _)| deadline(answer, self.limit))
+    /// Arranges that `wake` is called when the oldest request expires. Call it after [`push`](Self::push) and after
+    /// [`take_expired`](Self::take_expired).
+    pub(crate) fn arm(&mut self, wake: impl FnOnce() + Send + 'static) {
+        if let Some((answer, _)) = self.list.front() {
+            self.timer.insert(deadline(answer, self.limit), ());
+            self.timer.arm(wake);
+        }
+    }
+
+    pub(crate) fn stop_timer(&mut self) {
+        self.timer = Deadlines::new();
     }
 
     /// The requests, newest first.

@@ -4,7 +4,7 @@
 //! ```text
 //!                ┌────────────────── the actor starts ─────────────────┐
 //!                ▼                                                     │
-//!              Open ── the actor ends ──► Suspended ── given up ──► Failed
+//!              Open ── the actor ends ──► Suspended ── given up ──► Failed   (also from Open)
 //!   a request    │ wakes the actor           │ waits, at most            │ is refused
 //!                │                           │ Timeouts::server_restart  │
 //!                └────────────┬──────────────┴───────────────────────────┘
@@ -23,7 +23,6 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::actor::base::deadlines::Deadlines;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::waiting::WaitingRequests;
 use crate::lock::lock;
@@ -51,8 +50,6 @@ pub(crate) struct ServerQueue {
 struct Queue {
     stage: QueueStage,
     waiting: WaitingRequests<McpMessage>,
-    /// When the oldest request has waited too long for a restart.
-    late: Deadlines<()>,
 }
 
 enum QueueStage {
@@ -73,7 +70,7 @@ impl ServerQueue {
     /// while the server restarts.
     pub(crate) fn new(name: String, in_flight: usize, limit: Duration) -> Self {
         let waiting = WaitingRequests::new(limit);
-        let queue = Queue { stage: QueueStage::Suspended, waiting, late: Deadlines::new() };
+        let queue = Queue { stage: QueueStage::Suspended, waiting };
         Self { name, capacity: in_flight.saturating_add(EXTRA), queue: Mutex::new(queue) }
     }
 
@@ -118,7 +115,7 @@ impl ServerQueue {
         let has_requests = {
             let mut queue = lock(&self.queue);
             queue.stage = QueueStage::Open(wake.clone());
-            queue.late = Deadlines::new();
+            queue.waiting.stop_timer();
             queue.waiting.len() > 0
         };
         if has_requests {
@@ -146,7 +143,6 @@ impl ServerQueue {
     fn refuse_all(&self, stage: QueueStage, error: &RpcError) {
         let (waiting, before) = {
             let mut queue = lock(&self.queue);
-            queue.late = Deadlines::new();
             (queue.waiting.take(), std::mem::replace(&mut queue.stage, stage))
         };
         drop(before);
@@ -160,22 +156,18 @@ impl ServerQueue {
 
     /// Sets the timer for the oldest request.
     fn arm(self: &Arc<Self>, queue: &mut Queue) {
-        if let Some(late) = queue.waiting.next_deadline() {
-            queue.late.insert(late, ());
-            let this = Arc::downgrade(self);
-            queue.late.arm(move || {
-                if let Some(this) = this.upgrade() {
-                    this.refuse_expired(Instant::now());
-                }
-            });
-        }
+        let this = Arc::downgrade(self);
+        queue.waiting.arm(move || {
+            if let Some(this) = this.upgrade() {
+                this.refuse_expired(Instant::now());
+            }
+        });
     }
 
     /// Refuses the requests that have waited too long for a restart.
     fn refuse_expired(self: &Arc<Self>, now: Instant) {
         let (late, limit) = {
             let mut queue = lock(&self.queue);
-            queue.late.expired(now);
             if !matches!(queue.stage, QueueStage::Suspended) {
                 return;
             }

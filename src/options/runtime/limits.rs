@@ -30,8 +30,8 @@ with_defaults! {
         /// Default: 256.
         pub prompts_queued: usize = 256,
         /// Most requests of the CLI in flight at once; most of them are tool calls. Notifications to
-        /// tool servers, such as cancellations, are accepted above the limit; of those that a server has not taken, 1,024.
-        /// Default: 16,384.
+        /// tool servers, such as cancellations, are accepted above the limit, until `calls_per_server` and 1,024 messages
+        /// wait for the server. Default: 16,384.
         pub calls_in_flight: usize = 16_384,
         /// Most requests in flight for each tool server. Set it below `calls_in_flight` to keep one server from using
         /// up the capacity of all. Default: 16,384.

@@ -190,7 +190,7 @@ impl Instance {
     ) -> impl Future<Output = CallEnd> + Send + Unpin + use<> {
         let state = tool.state.clone();
         match (&tool.runner, &tool.limit) {
-            // Almost every call: kept small, because each call is a task of this size.
+            // Almost every call: kept small, because each call holds a future of this size.
             (ToolRunner::Async(run), None) => {
                 Either::Left(RunAsync::Begins { run: run.clone(), state, call, arguments })
             }

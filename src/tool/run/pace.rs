@@ -1,15 +1,16 @@
 //! How fast the handlers of a tool are, which decides whether they share a task.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Whether the handlers of a tool are quick: the last one ended at its first poll, within [`Pace::QUICK`]. Quick handlers
-/// run one after another on one task.
+/// Whether the handlers of a tool are quick: the last [`Pace::STREAK`] of them ended at their first poll, within
+/// [`Pace::QUICK`]. Quick handlers run one after another on one task.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pace(Arc<AtomicBool>);
+pub(crate) struct Pace(Arc<AtomicU8>);
 
 impl Pace {
+    pub(crate) const STREAK: u8 = 16;
     pub(crate) const QUICK: Duration = Duration::from_micros(50);
     /// The time after which a task that runs quick handlers yields.
     pub(crate) const BATCH: Duration = Duration::from_micros(500);
@@ -17,15 +18,16 @@ impl Pace {
     pub(crate) const STUCK: Duration = Duration::from_millis(5);
 
     pub(crate) fn is_quick(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) >= Self::STREAK
     }
 
     /// Notes the first poll of a handler: whether the handler has ended, and how long the poll took.
     pub(crate) fn note(&self, has_ended: bool, took: Duration) {
-        let is_quick = has_ended && took <= Self::QUICK;
-        // Most handlers are like the last one: a store would take the cache line from other processors.
-        if is_quick != self.is_quick() {
-            self.0.store(is_quick, Ordering::Relaxed);
+        let streak = self.0.load(Ordering::Relaxed);
+        let next = if has_ended && took <= Self::QUICK { Self::STREAK.min(streak + 1) } else { 0 };
+        // Most handlers are like the last ones: a store would take the cache line from other processors.
+        if next != streak {
+            self.0.store(next, Ordering::Relaxed);
         }
     }
 }
@@ -35,14 +37,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_is_as_quick_as_its_last_handler() {
+    fn a_tool_is_quick_after_a_streak_of_quick_handlers() {
         let pace = Pace::default();
-        assert!(!pace.is_quick(), "nothing is known of a new tool");
-        pace.note(true, Pace::QUICK);
+        for _ in 0..Pace::STREAK {
+            assert!(!pace.is_quick());
+            pace.note(true, Pace::QUICK);
+        }
         assert!(pace.clone().is_quick());
+        pace.note(true, Pace::QUICK);
+        assert!(pace.is_quick());
         pace.note(true, Pace::QUICK + Duration::from_micros(1));
         assert!(!pace.is_quick());
-        pace.note(true, Duration::ZERO);
+        (0..Pace::STREAK).for_each(|_| pace.note(true, Duration::ZERO));
+        assert!(pace.is_quick());
         pace.note(false, Duration::ZERO);
         assert!(!pace.is_quick());
     }

@@ -2,17 +2,19 @@
 //!
 //! [`Frame::parse`](crate::wire::envelope::Frame::parse), [`Rpc::parse`](crate::wire::rpc::Rpc::parse) and
 //! [`CallParams`](crate::wire::rpc::CallParams) define how a line is read, layer by layer. This module reads the same
-//! values without a copy from a line that is plainly a call, and leaves every other line to the layers: white space
-//! between tokens, another first key, a duplicate key, an escape of a surrogate (which may have to be mended), a field
-//! of an unexpected type outside of `_meta`.
+//! values without a copy, and leaves every line that it does not take for a call to the layers: a duplicate key, an escape
+//! of a surrogate (which may have to be mended), a field of an unexpected type outside of `_meta`.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, Visitor};
 use serde_json::value::RawValue;
 
 use super::request_ids::RequestIds;
 use super::scan;
+use crate::wire::lenient::{object, read_object};
+use crate::wire::rpc::is_id;
 
 /// A `tools/call` to an in-process MCP server, as it stands in its line.
 #[derive(Debug)]
@@ -37,22 +39,28 @@ impl<'a> CallLine<'a> {
         if !line.starts_with(HEAD) || scan::surrogates(line) {
             return None;
         }
-        let mut reader = Cursor { text: std::str::from_utf8(line).ok()?, at: HEAD.len() };
-        let (mut request_id, mut request) = (None, None);
-        reader.fields(&["\"request_id\":", "\"request\":", "\"type\":"], |reader, key| match key {
-            0 => once(&mut request_id, reader.string()?),
-            1 => once(&mut request, RequestPart::read(reader)?),
-            // A second `type`.
-            _ => None,
-        })?;
-        if reader.at != line.len() {
+        let line: LineFields<'_> = read_object(std::str::from_utf8(line).ok()?).ok()?;
+        let LineFields { kind, request_id, request } = line;
+        let CallFields { subtype, server_name, message } = request;
+        let MessageFields { method, id, params, .. } = message;
+        let is_call = kind.0 == "control_request" && subtype.0 == "mcp_message" && method.0 == "tools/call";
+        if !is_call || !is_id(id.get()) {
             return None;
         }
-        let RequestPart { server, message } = request?;
-        let ParamsPart { tool, arguments, meta } = message.params;
-        let MetaPart { tool_use_id, progress_token } = meta;
-        let rpc_id = message.id;
-        Some(Self { request_id: request_id?, server, rpc_id, tool, arguments, tool_use_id, progress_token })
+        let MetaFields { tool_use_id, progress_token } = match params.meta {
+            Some(meta) if meta.get().starts_with('{') => read_object(meta.get()).ok()?,
+            _ => MetaFields::default(),
+        };
+        let text = |raw: &'a RawValue| serde_json::from_str(raw.get()).map(|CallText(text)| text).ok();
+        Some(Self {
+            request_id: request_id.0,
+            server: server_name.0,
+            rpc_id: id.get(),
+            tool: params.name.0,
+            arguments: params.arguments,
+            tool_use_id: tool_use_id.and_then(text),
+            progress_token: progress_token.map(RawValue::get).filter(|token| is_id(token)),
+        })
     }
 
     pub(crate) fn ids(&self) -> RequestIds {
@@ -66,251 +74,84 @@ impl<'a> CallLine<'a> {
     }
 }
 
-/// The value of `request`.
-struct RequestPart<'a> {
-    server: Cow<'a, str>,
-    message: MessagePart<'a>,
+#[derive(serde::Deserialize)]
+struct LineFields<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: CallText<'a>,
+    #[serde(borrow)]
+    request_id: CallText<'a>,
+    #[serde(borrow, deserialize_with = "object")]
+    request: CallFields<'a>,
 }
 
-impl<'a> RequestPart<'a> {
-    fn read(reader: &mut Cursor<'a>) -> Option<Self> {
-        let (mut subtype, mut server, mut message) = (None, None, None);
-        let keys = ["\"subtype\":", "\"server_name\":", "\"message\":"];
-        reader.object(&keys, |reader, key| match key {
-            // The subtype comes first: other requests are left to the layers here.
-            0 => once(&mut subtype, reader.word("\"mcp_message\"")?),
-            1 => once(&mut server, reader.string()?),
-            _ => once(&mut message, MessagePart::read(reader)?),
-        })?;
-        subtype?;
-        Some(Self { server: server?, message: message? })
-    }
+#[derive(serde::Deserialize)]
+struct CallFields<'a> {
+    #[serde(borrow)]
+    subtype: CallText<'a>,
+    #[serde(borrow)]
+    server_name: CallText<'a>,
+    #[serde(borrow, deserialize_with = "object")]
+    message: MessageFields<'a>,
 }
 
-/// The JSON-RPC message in it.
-struct MessagePart<'a> {
-    id: &'a str,
-    params: ParamsPart<'a>,
+#[derive(serde::Deserialize)]
+struct MessageFields<'a> {
+    #[serde(borrow)]
+    method: CallText<'a>,
+    #[serde(borrow)]
+    id: &'a RawValue,
+    #[serde(borrow, deserialize_with = "object")]
+    params: ParamsFields<'a>,
+    // Read, so that a duplicate is noticed.
+    #[serde(rename = "result")]
+    _result: Option<IgnoredAny>,
+    #[serde(rename = "error")]
+    _error: Option<IgnoredAny>,
 }
 
-impl<'a> MessagePart<'a> {
-    fn read(reader: &mut Cursor<'a>) -> Option<Self> {
-        let (mut id, mut method, mut params) = (None, None, None);
-        let keys = ["\"method\":", "\"params\":", "\"jsonrpc\":", "\"id\":", "\"result\":", "\"error\":"];
-        reader.object(&keys, |reader, key| match key {
-            0 => once(&mut method, reader.word("\"tools/call\"")?),
-            1 => once(&mut params, ParamsPart::read(reader)?),
-            2 => reader.skip(),
-            3 => once(&mut id, reader.id()??),
-            _ => None,
-        })?;
-        method?;
-        Some(Self { id: id?, params: params? })
-    }
-}
-
-/// The parameters of the message.
-struct ParamsPart<'a> {
-    tool: Cow<'a, str>,
+#[derive(serde::Deserialize)]
+struct ParamsFields<'a> {
+    #[serde(borrow)]
+    name: CallText<'a>,
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    meta: MetaPart<'a>,
-}
-
-impl<'a> ParamsPart<'a> {
-    fn read(reader: &mut Cursor<'a>) -> Option<Self> {
-        let (mut tool, mut arguments, mut meta) = (None, None, None);
-        reader.object(&["\"name\":", "\"arguments\":", "\"_meta\":"], |reader, key| match key {
-            0 => once(&mut tool, reader.string()?),
-            1 => {
-                let given = if reader.null() { None } else { Some(reader.raw()?) };
-                once(&mut arguments, given)
-            }
-            _ => once(&mut meta, MetaPart::read(reader)?),
-        })?;
-        Some(Self { tool: tool?, arguments: arguments.flatten(), meta: meta.unwrap_or_default() })
-    }
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
 }
 
 /// The fields of `_meta` that matter here.
-#[derive(Default)]
-struct MetaPart<'a> {
-    tool_use_id: Option<Cow<'a, str>>,
-    progress_token: Option<&'a str>,
+#[derive(Default, serde::Deserialize)]
+struct MetaFields<'a> {
+    #[serde(borrow, rename = "claudecode/toolUseId")]
+    tool_use_id: Option<&'a RawValue>,
+    #[serde(borrow, rename = "progressToken")]
+    progress_token: Option<&'a RawValue>,
 }
 
-impl<'a> MetaPart<'a> {
-    fn read(reader: &mut Cursor<'a>) -> Option<Self> {
-        if reader.peek()? != b'{' {
-            reader.skip()?;
-            return Some(Self::default());
-        }
-        let (mut tool_use_id, mut progress_token) = (None, None);
-        let keys = ["\"claudecode/toolUseId\":", "\"progressToken\":"];
-        reader.object(&keys, |reader, key| match key {
-            0 => {
-                let id = if reader.peek()? == b'"' {
-                    Some(reader.string()?)
-                } else {
-                    reader.skip().map(|()| None)?
-                };
-                once(&mut tool_use_id, id)
+/// A string, borrowed unless it has escapes.
+struct CallText<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for CallText<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct CallTextVisitor;
+
+        impl<'de> Visitor<'de> for CallTextVisitor {
+            type Value = CallText<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
             }
-            _ => once(&mut progress_token, reader.id()?),
-        })?;
-        Some(Self { tool_use_id: tool_use_id.flatten(), progress_token: progress_token.flatten() })
-    }
-}
 
-/// Sets a field; `None` for a duplicate key. In one layer the last duplicate wins, in another serde refuses it, so the
-/// layers have to decide.
-fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
-    field.replace(value).is_none().then_some(())
-}
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<CallText<'de>, E> {
+                Ok(CallText(Cow::Borrowed(text)))
+            }
 
-/// The text and the position in it. Each method reads what its name says and moves behind it, or returns `None`.
-struct Cursor<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl<'a> Cursor<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn byte(&mut self, byte: u8) -> Option<()> {
-        (self.peek()? == byte).then(|| self.at += 1)
-    }
-
-    /// The text that is not read yet.
-    fn rest(&self) -> &'a str {
-        self.text.get(self.at..).unwrap_or_default()
-    }
-
-    fn word(&mut self, word: &str) -> Option<()> {
-        let is = self.text.as_bytes().get(self.at..)?.starts_with(word.as_bytes());
-        is.then(|| self.at += word.len())
-    }
-
-    fn null(&mut self) -> bool {
-        self.word("null").is_some()
-    }
-
-    /// An object. `field` reads the values of `keys`; the values of other keys are skipped.
-    fn object(&mut self, keys: &[&str], mut field: impl FnMut(&mut Self, usize) -> Option<()>) -> Option<()> {
-        self.byte(b'{')?;
-        if self.byte(b'}').is_some() {
-            return Some(());
-        }
-        let next = self.field(keys, 0, &mut field)?;
-        self.fields_from(keys, next, field)
-    }
-
-    /// The fields after the first one, and the end of the object.
-    fn fields(&mut self, keys: &[&str], field: impl FnMut(&mut Self, usize) -> Option<()>) -> Option<()> {
-        self.fields_from(keys, 0, field)
-    }
-
-    fn fields_from(
-        &mut self,
-        keys: &[&str],
-        mut next: usize,
-        mut field: impl FnMut(&mut Self, usize) -> Option<()>,
-    ) -> Option<()> {
-        while self.byte(b',').is_some() {
-            next = self.field(keys, next, &mut field)?;
-        }
-        self.byte(b'}')
-    }
-
-    /// A field. Its key is most likely the one at `next`; returns the key that most likely follows.
-    fn field(
-        &mut self,
-        keys: &[&str],
-        next: usize,
-        field: &mut impl FnMut(&mut Self, usize) -> Option<()>,
-    ) -> Option<usize> {
-        for key in (next..keys.len()).chain(0..next) {
-            if self.word(keys[key]).is_some() {
-                field(self, key)?;
-                return Some(key + 1);
+            fn visit_str<E>(self, text: &str) -> Result<CallText<'de>, E> {
+                Ok(CallText(Cow::Owned(text.to_owned())))
             }
         }
-        let other = self.string()?;
-        self.byte(b':')?;
-        // A key may be spelled with escapes.
-        if let Cow::Owned(other) = &other {
-            let is =
-                |key: &&str| key.strip_prefix('"').and_then(|key| key.strip_suffix("\":")) == Some(other);
-            if let Some(key) = keys.iter().position(is) {
-                field(self, key)?;
-                return Some(key + 1);
-            }
-        }
-        self.skip()?;
-        Some(next)
-    }
 
-    fn string(&mut self) -> Option<Cow<'a, str>> {
-        self.byte(b'"')?;
-        let end = scan::json(self.text.as_bytes(), self.at);
-        match self.text.as_bytes().get(end)? {
-            b'"' => {
-                let string = self.text.get(self.at..end)?;
-                self.at = end + 1;
-                Some(Cow::Borrowed(string))
-            }
-            b'\\' => {
-                self.at -= 1;
-                self.escaped()
-            }
-            _ => None,
-        }
-    }
-
-    #[cold]
-    fn escaped(&mut self) -> Option<Cow<'a, str>> {
-        let mut json = serde_json::Deserializer::from_str(self.rest()).into_iter::<String>();
-        let string = json.next()?.ok()?;
-        self.at += json.byte_offset();
-        Some(Cow::Owned(string))
-    }
-
-    /// Any value, validated.
-    fn raw(&mut self) -> Option<&'a RawValue> {
-        // `raw` would not count white space in front.
-        if self.peek()?.is_ascii_whitespace() {
-            return None;
-        }
-        let raw = <&RawValue>::deserialize(&mut serde_json::Deserializer::from_str(self.rest())).ok()?;
-        self.at += raw.get().len();
-        Some(raw)
-    }
-
-    /// A string or a number, as text. Skips a value of another type, and returns `Some(None)`.
-    fn id(&mut self) -> Option<Option<&'a str>> {
-        match self.peek()? {
-            b'"' | b'-' | b'0'..=b'9' => self.json().map(Some),
-            _ => self.skip().map(|()| None),
-        }
-    }
-
-    /// Any value, as text. Fast for whole numbers, which ids nearly always are.
-    fn json(&mut self) -> Option<&'a str> {
-        let rest = self.rest().as_bytes();
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let whole = digits == 1 || (digits > 1 && rest[0] != b'0');
-        if whole && matches!(rest.get(digits), Some(b',' | b'}')) {
-            let number = self.rest().get(..digits)?;
-            self.at += digits;
-            return Some(number);
-        }
-        self.raw().map(RawValue::get)
-    }
-
-    /// Skips a value.
-    fn skip(&mut self) -> Option<()> {
-        if self.peek()? == b'"' { self.string().map(drop) } else { self.raw().map(drop) }
+        from.deserialize_str(CallTextVisitor)
     }
 }
 

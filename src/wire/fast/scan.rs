@@ -1,4 +1,4 @@
-//! Finds the bytes that end a JSON string, or have to be escaped in one.
+//! Finds bytes in JSON: those that have to be escaped in a string, and escapes of surrogates.
 
 use memchr::{memchr, memmem};
 
@@ -11,16 +11,19 @@ const WORDS: usize = 8;
 /// The number 1 in each byte.
 const ONES: u64 = u64::MAX / 255;
 
-/// Index of the first byte from `from` on that is `"`, `\` or a control character; the length if there is none.
-#[inline]
-pub(crate) fn json(bytes: &[u8], from: usize) -> usize {
-    next::<false>(bytes, from)
-}
-
-/// Like [`json`], but also finds 0xE2, the first byte of U+2028 and U+2029 and of many other characters.
+/// Index of the first byte from `from` on that is `"`, `\`, a control character, or 0xE2, the first byte of U+2028 and U+2029
+/// and of many other characters; the length if there is none.
 #[inline]
 pub(crate) fn line(bytes: &[u8], from: usize) -> usize {
-    next::<true>(bytes, from)
+    let mut at = from;
+    for _ in 0..WORDS {
+        match word(bytes, at) {
+            Some(8) => at += 8,
+            Some(found) => return at + found,
+            None => return single(bytes, at),
+        }
+    }
+    long(bytes, at)
 }
 
 /// Like [`line`], for a match that is probably near: looks at the first bytes one by one, and skips characters there
@@ -52,7 +55,7 @@ const SPECIAL: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
-        table[byte] = special::<true>(byte as u8);
+        table[byte] = special(byte as u8);
         byte += 1;
     }
     table
@@ -65,39 +68,26 @@ pub(crate) fn surrogates(json: &[u8]) -> bool {
     memmem::find_iter(json, b"\\u").any(|at| matches!(json.get(at + 2), Some(b'd' | b'D')))
 }
 
-#[inline(always)]
-fn next<const SEPARATORS: bool>(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    for _ in 0..WORDS {
-        match word::<SEPARATORS>(bytes, at) {
-            Some(8) => at += 8,
-            Some(found) => return at + found,
-            None => return single::<SEPARATORS>(bytes, at),
-        }
-    }
-    long::<SEPARATORS>(bytes, at)
-}
-
 #[inline(never)]
-fn long<const SEPARATORS: bool>(bytes: &[u8], mut at: usize) -> usize {
+fn long(bytes: &[u8], mut at: usize) -> usize {
     while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
-        if block.iter().fold(false, |any, byte| any | special::<SEPARATORS>(*byte)) {
+        if block.iter().fold(false, |any, byte| any | special(*byte)) {
             break;
         }
         at += BLOCK;
     }
-    while let Some(found) = word::<SEPARATORS>(bytes, at) {
+    while let Some(found) = word(bytes, at) {
         at += found;
         if found < 8 {
             return at;
         }
     }
-    single::<SEPARATORS>(bytes, at)
+    single(bytes, at)
 }
 
 /// Number of bytes before the first match in the next eight; `None` if there are fewer than eight.
 #[inline(always)]
-fn word<const SEPARATORS: bool>(bytes: &[u8], at: usize) -> Option<usize> {
+fn word(bytes: &[u8], at: usize) -> Option<usize> {
     let word = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
     // Sets the high bit of each matching byte. The byte after a match may be set too, so only the lowest bit counts.
     let is = |byte: u8| {
@@ -105,22 +95,21 @@ fn word<const SEPARATORS: bool>(bytes: &[u8], at: usize) -> Option<usize> {
         zero.wrapping_sub(ONES) & !zero
     };
     let control = word.wrapping_sub(ONES * 0x20) & !word;
-    let separator = if SEPARATORS { is(0xE2) } else { 0 };
-    let found = (control | is(b'"') | is(b'\\') | separator) & (ONES << 7);
+    let found = (control | is(b'"') | is(b'\\') | is(0xE2)) & (ONES << 7);
     Some(found.trailing_zeros() as usize / 8)
 }
 
 #[inline(always)]
-fn single<const SEPARATORS: bool>(bytes: &[u8], mut at: usize) -> usize {
-    while bytes.get(at).is_some_and(|byte| !special::<SEPARATORS>(*byte)) {
+fn single(bytes: &[u8], mut at: usize) -> usize {
+    while bytes.get(at).is_some_and(|byte| !special(*byte)) {
         at += 1;
     }
     at
 }
 
 #[inline(always)]
-const fn special<const SEPARATORS: bool>(byte: u8) -> bool {
-    (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (SEPARATORS & (byte == 0xE2))
+const fn special(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte == 0xE2)
 }
 
 #[cfg(test)]
@@ -128,8 +117,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plain(bytes: &[u8], from: usize, separators: bool) -> usize {
-        let special = |byte: &u8| *byte < 0x20 || b"\"\\".contains(byte) || (separators && *byte == 0xE2);
+    fn plain(bytes: &[u8], from: usize) -> usize {
+        let special = |byte: &u8| *byte < 0x20 || b"\"\\\xE2".contains(byte);
         bytes[from..].iter().position(special).map_or(bytes.len(), |at| from + at)
     }
 
@@ -142,9 +131,8 @@ mod tests {
                     for around in *b"!#[] \x7f\xE1\xE3" {
                         let mut bytes = vec![around; length];
                         bytes[at] = byte;
-                        assert_eq!(json(&bytes, 0), plain(&bytes, 0, false));
-                        assert_eq!(line(&bytes, 0), plain(&bytes, 0, true));
-                        assert!(byte == 0xE2 || near(&bytes, 0) == plain(&bytes, 0, true));
+                        assert_eq!(line(&bytes, 0), plain(&bytes, 0));
+                        assert!(byte == 0xE2 || near(&bytes, 0) == plain(&bytes, 0));
                     }
                 }
             }
@@ -172,9 +160,8 @@ mod tests {
             // With the bits of 0x60 set few bytes are special.
             for bytes in [bytes.clone(), bytes.iter().map(|byte| byte | 0x60).collect()] {
                 let from = from % bytes.len();
-                prop_assert_eq!(json(&bytes, from), plain(&bytes, from, false));
-                prop_assert_eq!(line(&bytes, from), plain(&bytes, from, true));
-                prop_assert!(bytes.contains(&0xE2) || near(&bytes, from) == plain(&bytes, from, true));
+                prop_assert_eq!(line(&bytes, from), plain(&bytes, from));
+                prop_assert!(bytes.contains(&0xE2) || near(&bytes, from) == plain(&bytes, from));
             }
         }
     }

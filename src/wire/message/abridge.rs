@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::wire::fast::scan;
+use memchr::memchr2;
 
 /// Number of values that any view may have.
 const ALWAYS: usize = 8 << 10;
@@ -127,12 +127,11 @@ fn too_many(json: &[u8], most: usize) -> (Vec<Range<usize>>, bool) {
 /// The position of the closing quote of the string that starts at `at`.
 fn string_end(json: &[u8], mut at: usize) -> usize {
     loop {
-        at = scan::json(json, at + 1);
+        let rest = json.get(at + 1..).unwrap_or_default();
+        at += 1 + memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
         match json.get(at) {
             Some(b'\\') => at += 1,
-            Some(b'"') | None => return at,
-            // A control character: invalid JSON, and not the end.
-            Some(_) => {}
+            _ => return at,
         }
     }
 }

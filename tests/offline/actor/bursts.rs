@@ -162,7 +162,7 @@ async fn a_request_that_nobody_serves_is_answered_after_the_messages_before_it()
 
 // Guards: control-first
 #[tokio::test(start_paused = true)]
-async fn requests_to_different_servers_are_answered_in_order() {
+async fn requests_of_one_read_are_answered_in_order() {
     let server = ToolServer::new("one", "1").tool("quick", "Answers", async |_: NoArgs| "here");
     let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server)).await;
     let ping = |id: u64| json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });

@@ -74,6 +74,8 @@ async fn requests_outlive_the_actor_that_has_not_taken_them() {
     stage.open();
     assert_eq!((stage.woken(), stage.taken()), (1, ["a", "b", "c"].map(str::to_owned).to_vec()));
     tokio::time::sleep(2 * LIMIT).await;
+    // Those that were taken were dropped.
+    assert_eq!(stage.cli.origin.counting.refused.get(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,6 +134,11 @@ async fn a_queue_has_a_bound_and_forgets_cancelled_requests() {
     assert_eq!(stage.queue.waiting_for_restart(), 4 + EXTRA);
     stage.ask("one too many");
     assert_eq!((stage.queue.waiting_for_restart(), stage.cli.origin.counting.refused.get()), (4 + EXTRA, 1));
+    let withdrawn = stage.queue.take();
+    withdrawn.iter().for_each(|(answer, _)| answer.pending().orphan());
+    withdrawn.into_iter().for_each(|(answer, message)| stage.queue.push(answer, message));
+    stage.ask("the next");
+    assert_eq!(stage.queue.waiting_for_restart(), 1);
     drop(stage.queue.take());
     let errors = stage.errors().await;
     assert_eq!(errors[0], "at capacity: 1028 messages to MCP server 'calc' wait");

@@ -59,6 +59,10 @@ fn unusual_calls_are_read_as_the_layers_read_them() {
         with(r#""name":"add""#, "\"name\":\"\u{e9}\u{1f600}\""),
         with(r#""method":"#, r#""meth\u006fd":"#),
         with(r#""request_id":"r1","#, r#""response":null,"response":{},"request_id":"","#),
+        with(r#""id":2"#, r#""id":2,"result":{}"#),
+        with(r#""id":2"#, r#""id":2,"error":{}"#),
+        with(r#"{"subtype""#, r#"{ "subtype""#),
+        with(r#""a":1"#, r#""a":1"#) + " ",
     ];
     for call in calls {
         let read = fast(call.as_bytes());
@@ -98,9 +102,9 @@ fn lines_that_are_not_plainly_calls_are_left_to_the_layers() {
         with(r#""id":2"#, r#""id":{"a":1}"#),
         with(r#""id":2"#, r#""id":2,"id":2"#),
         with(r#""id":2"#, r#""id":02"#),
+        with(r#""id":2"#, r#""id":2,"result":1,"result":2"#),
+        with(r#""id":2"#, r#""id":2,"error":{},"error":null"#),
         with(r#","id":2"#, ""),
-        with(r#""id":2"#, r#""id":2,"result":{}"#),
-        with(r#""id":2"#, r#""id":2,"error":{}"#),
         with(r#""name":"add""#, r#""name":7"#),
         with(r#""name":"add","#, ""),
         with(r#""name":"add","#, r#""name":"add","name":"add","#),
@@ -117,8 +121,6 @@ fn lines_that_are_not_plainly_calls_are_left_to_the_layers() {
         with(r#""progressToken":2"#, r#""progressToken":null,"progressToken":2"#),
         with(r#"{"name":"add","arguments":{"a":1}"#, r#"["add",{"a":1}"#)
             .replace("}},\"jsonrpc", "}],\"jsonrpc"),
-        with(r#"{"subtype""#, r#"{ "subtype""#),
-        with(r#""a":1"#, r#""a":1"#) + " ",
         CALL.to_owned() + "}",
         format!("{CALL}\u{0}"),
         format!(" {CALL}"),
