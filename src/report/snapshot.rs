@@ -131,7 +131,7 @@ pub struct RequestSnapshot {
     pub kind: &'static str,
     /// The incarnation that sent the request.
     pub epoch: u64,
-    /// A handler is running; otherwise the request waits for a handler.
+    /// A handler was started, and may still wait for its first poll; otherwise the request waits for a handler.
     pub dispatched: bool,
     pub age_ms: u64,
 }

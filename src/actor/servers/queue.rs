@@ -12,8 +12,8 @@
 //!                           Closed: a request is refused
 //! ```
 //!
-//! An actor that has ended leaves its queue `Open` until the supervisor knows: requests wait then too. The first start is
-//! a restart.
+//! A queue begins as `Suspended`. An actor that has ended leaves its queue `Open` until the supervisor knows: requests wait
+//! then too.
 
 use std::collections::VecDeque;
 use std::fmt;
