@@ -128,6 +128,32 @@ pub(crate) fn read_object<'de, T: Deserialize<'de>>(json: &'de str) -> serde_jso
     json.end().map(|()| read)
 }
 
+/// A text, borrowed unless the JSON has it escaped.
+pub(crate) struct Word<'a>(pub(crate) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Word<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WordVisitor;
+
+        impl<'de> Visitor<'de> for WordVisitor {
+            type Value = Word<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Word<'de>, E> {
+                Ok(Word(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Word<'de>, E> {
+                Ok(Word(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(WordVisitor)
+    }
+}
+
 /// Treatment of lists and maps with an element that does not fit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ListRule {

@@ -44,7 +44,7 @@ pub(crate) struct StdoutReader {
     evidence: Arc<ExitEvidence>,
     dispatcher: RequestDispatcher,
     replies: ReplyForwarder,
-    /// Whether this read had requests.
+    /// The current read had requests.
     had_requests: bool,
     /// Whether a turn is calling tools or streaming: more is read soon.
     busy: bool,

@@ -40,7 +40,7 @@ impl ReplyForwarder {
             message = back;
             self.follow().await;
         }
-        // Whoever waited for the answer was told that the router has ended.
+        // The caller that asked has an error already: its router has ended.
     }
 
     /// Waits up to `timeouts.child_stop` for the router that follows the current one, which has ended.

@@ -101,7 +101,7 @@ struct HandlerTask<H, L, E> {
     /// `None` once the handler has ended: dropped before its end is reported.
     handler: Option<H>,
     stage: HandlerStage,
-    /// Whether the gate counts the handler as beginning.
+    /// The gate counts the handler as beginning.
     is_beginning: bool,
     grace: Duration,
     /// The pace of the handler's tool, if it has one.

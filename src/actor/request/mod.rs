@@ -30,8 +30,7 @@ pub(crate) mod pending;
 mod ready;
 pub(crate) mod waiting;
 
-/// Whether a table of `len` entries has far more capacity than it needs: the capacity for a burst is not kept for the few
-/// entries that follow.
+/// True if a table of `len` entries should shrink: a burst has left far more capacity than the entries need.
 fn is_roomy(capacity: usize, len: usize) -> bool {
     capacity > 512.max(8 * len)
 }

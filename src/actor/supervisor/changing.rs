@@ -3,7 +3,7 @@
 //! ```text
 //!             not ready, a clash of names: an error
 //!   change ──┬──────────────────────────────────────────────────────────────► done
-//!            │  new children serve, their gates are open                        ▲
+//!            │  new children serve, their queues are open                      ▲
 //!            ▼                                                                  │
 //!         Asking ── the CLI took it ──► removed servers leave ────┐             │
 //!            │                                                    ├── Leaving ──┘

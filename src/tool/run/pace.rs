@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Whether the handlers of a tool are quick: the last [`Pace::STREAK`] of them ended at their first poll, within
+/// The pace of a tool. The tool is quick if its last [`Pace::STREAK`] handlers ended at their first poll, within
 /// [`Pace::QUICK`]. Quick handlers run one after another on one task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pace(Arc<AtomicU8>);

@@ -6,14 +6,13 @@
 //! of a surrogate (which may have to be mended), a field of an unexpected type outside of `_meta`.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, Visitor};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::request_ids::RequestIds;
 use super::scan;
-use crate::wire::lenient::{object, read_object};
+use crate::wire::lenient::{Word, object, read_object};
 use crate::wire::rpc::is_id;
 
 /// A `tools/call` to an in-process MCP server, as it stands in its line.
@@ -51,7 +50,7 @@ impl<'a> CallLine<'a> {
             Some(meta) if meta.get().starts_with('{') => read_object(meta.get()).ok()?,
             _ => MetaFields::default(),
         };
-        let text = |raw: &'a RawValue| serde_json::from_str(raw.get()).map(|CallText(text)| text).ok();
+        let text = |raw: &'a RawValue| serde_json::from_str(raw.get()).map(|Word(text)| text).ok();
         Some(Self {
             request_id: request_id.0,
             server: server_name.0,
@@ -77,9 +76,9 @@ impl<'a> CallLine<'a> {
 #[derive(serde::Deserialize)]
 struct LineFields<'a> {
     #[serde(borrow, rename = "type")]
-    kind: CallText<'a>,
+    kind: Word<'a>,
     #[serde(borrow)]
-    request_id: CallText<'a>,
+    request_id: Word<'a>,
     #[serde(borrow, deserialize_with = "object")]
     request: CallFields<'a>,
 }
@@ -87,9 +86,9 @@ struct LineFields<'a> {
 #[derive(serde::Deserialize)]
 struct CallFields<'a> {
     #[serde(borrow)]
-    subtype: CallText<'a>,
+    subtype: Word<'a>,
     #[serde(borrow)]
-    server_name: CallText<'a>,
+    server_name: Word<'a>,
     #[serde(borrow, deserialize_with = "object")]
     message: MessageFields<'a>,
 }
@@ -97,7 +96,7 @@ struct CallFields<'a> {
 #[derive(serde::Deserialize)]
 struct MessageFields<'a> {
     #[serde(borrow)]
-    method: CallText<'a>,
+    method: Word<'a>,
     #[serde(borrow)]
     id: &'a RawValue,
     #[serde(borrow, deserialize_with = "object")]
@@ -112,7 +111,7 @@ struct MessageFields<'a> {
 #[derive(serde::Deserialize)]
 struct ParamsFields<'a> {
     #[serde(borrow)]
-    name: CallText<'a>,
+    name: Word<'a>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta")]
@@ -126,33 +125,6 @@ struct MetaFields<'a> {
     tool_use_id: Option<&'a RawValue>,
     #[serde(borrow, rename = "progressToken")]
     progress_token: Option<&'a RawValue>,
-}
-
-/// A string, borrowed unless it has escapes.
-struct CallText<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for CallText<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct CallTextVisitor;
-
-        impl<'de> Visitor<'de> for CallTextVisitor {
-            type Value = CallText<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<CallText<'de>, E> {
-                Ok(CallText(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<CallText<'de>, E> {
-                Ok(CallText(Cow::Owned(text.to_owned())))
-            }
-        }
-
-        from.deserialize_str(CallTextVisitor)
-    }
 }
 
 #[cfg(any(test, feature = "__internals"))]

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{self, DebugStruct};
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::wire::brief::show;
 use crate::wire::fast::scan;
-use crate::wire::lenient::{fits, fitting};
+use crate::wire::lenient::{Word, fits, fitting};
 
 /// The known types of messages.
 pub(super) const TYPES: &[&str] = &[
@@ -90,32 +90,6 @@ pub(crate) trait Rest<'de> {
 impl<'de> Rest<'de> for () {
     fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
         map.next_value::<de::IgnoredAny>().map(drop)
-    }
-}
-
-/// A text, borrowed unless the JSON has it escaped.
-pub(crate) struct Word<'de>(pub(super) Cow<'de, str>);
-
-impl<'de> Deserialize<'de> for Word<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct WordVisitor;
-
-        impl<'de> Visitor<'de> for WordVisitor {
-            type Value = Word<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Word<'de>, E> {
-                Ok(Word(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Word<'de>, E> {
-                Ok(Word(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(WordVisitor)
     }
 }
 

@@ -74,7 +74,7 @@ async fn requests_outlive_the_actor_that_has_not_taken_them() {
     stage.open();
     assert_eq!((stage.woken(), stage.taken()), (1, ["a", "b", "c"].map(str::to_owned).to_vec()));
     tokio::time::sleep(2 * LIMIT).await;
-    // Those that were taken were dropped.
+    // The drop of the taken requests has refused them.
     assert_eq!(stage.cli.origin.counting.refused.get(), 3);
 }
 
