@@ -78,7 +78,7 @@ pub fn is_frame(line: &[u8]) -> bool {
 /// The line that answers a tool call with a text.
 pub fn answer(request_id: &str, rpc_id: &str, text: String) -> Option<Vec<u8>> {
     let result = CallToolResult::new([Content::text(text)]);
-    answer::result_line(request_id, Some(rpc_id), &result).ok()
+    answer::result_line(Vec::with_capacity, request_id, Some(rpc_id), &result).ok()
 }
 
 /// The requests of one incarnation: ledger, gate and outbound queue.
@@ -150,8 +150,9 @@ pub fn into_line(json: Vec<u8>) -> Vec<u8> {
 /// The line that answers a call, from the fast path and from the layers.
 pub fn answers(request_id: &str, text: &str) -> [Vec<u8>; 2] {
     let result = CallToolResult::new([Content::text(text)]);
-    [answer::result_line, answer::layers::result_line]
-        .map(|write| write(request_id, Some("7"), &result).unwrap_or_default())
+    let fast = answer::result_line(Vec::with_capacity, request_id, Some("7"), &result);
+    let layers = answer::layers::result_line(request_id, Some("7"), &result);
+    [fast, layers].map(Result::unwrap_or_default)
 }
 
 /// The kind of a line.

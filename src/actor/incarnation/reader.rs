@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::task::yield_now;
 
 use super::dispatch::RequestDispatcher;
 use super::evidence::ExitEvidence;
@@ -24,6 +25,7 @@ use super::replies::ReplyForwarder;
 use crate::actor::base::task::step_back;
 use crate::actor::context::Shared;
 use crate::actor::outbound::Outbound;
+use crate::tool::run::pace::Pace;
 use crate::wire::Message;
 use crate::wire::envelope::{ControlReply, ControlRequest, Frame, Unreadable, UnservedRequest};
 use crate::wire::fast::call::CallLine;
@@ -44,14 +46,14 @@ pub(crate) struct StdoutReader {
     evidence: Arc<ExitEvidence>,
     dispatcher: RequestDispatcher,
     replies: ReplyForwarder,
-    /// The current read had requests.
-    had_requests: bool,
+    /// Number of requests in the current read.
+    requests: usize,
     /// Whether a turn is calling tools or streaming: more is read soon.
     busy: bool,
 }
 
-/// Lines in the queue to stdin at which the reader lets the writer go first.
-const MANY: usize = 256;
+/// Number of requests in one read after which the reader lets them go first.
+const FLOOD: usize = 150;
 
 /// Bytes of a message that are searched for its type.
 const TYPE_WITHIN: usize = 1 << 10;
@@ -65,7 +67,7 @@ impl StdoutReader {
     ) -> Self {
         let dispatcher = RequestDispatcher::new(shared.clone(), outbound.clone());
         let replies = ReplyForwarder::new(shared.clone());
-        Self { shared, outbound, feeder, evidence, dispatcher, replies, had_requests: false, busy: false }
+        Self { shared, outbound, feeder, evidence, dispatcher, replies, requests: 0, busy: false }
     }
 
     /// Reads until the stream ends, and the conversation has received everything. `Err` is the error of the stream.
@@ -78,7 +80,7 @@ impl StdoutReader {
     async fn read_lines(&mut self, mut stdout: impl AsyncRead + Unpin) -> Result<(), String> {
         let mut lines = Lines::new(self.shared.options().limits.line_bytes);
         loop {
-            match read(&mut stdout, &mut lines, self.busy).await {
+            match self.read(&mut stdout, &mut lines).await {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => return Err(error.to_string()),
@@ -93,11 +95,14 @@ impl StdoutReader {
                     Box::pin(self.ordered(frame)).await;
                 }
             }
-            // Requests go first: the feeder parses the messages of this read beside them. Answers too: a flood of requests
-            // that are answered at once would fill the queue to stdin before the writer had a turn.
-            let has_messages = self.feeder.has_lines();
-            if std::mem::take(&mut self.had_requests) && (has_messages || self.outbound.queued() >= MANY) {
+            let requests = std::mem::take(&mut self.requests);
+            if requests > 0 && self.feeder.has_lines() {
+                // Requests go first: the feeder parses the messages of this read beside them.
                 step_back().await;
+            } else if requests >= FLOOD {
+                // Handlers and the writer go first: otherwise the requests of a flood pile up before the first answer is
+                // written. A handler that blocks this thread holds the reader up for this long.
+                tokio::time::timeout(Pace::STUCK, yield_now()).await.ok();
             }
             self.feeder.hand_over().await.map_err(|_| "the message feeder has ended")?;
         }
@@ -138,7 +143,8 @@ impl StdoutReader {
         if let Some(call) = CallLine::parse(line)
             && self.dispatcher.call(&call)
         {
-            (self.had_requests, self.busy) = (true, true);
+            self.requests += 1;
+            self.busy = true;
             return None;
         }
         match Frame::parse(line) {
@@ -146,7 +152,7 @@ impl StdoutReader {
                 return Some(OrderedFrame::Unserved(request_id, body));
             }
             Ok(Frame::Request { request_id, body }) => {
-                self.had_requests = true;
+                self.requests += 1;
                 self.dispatcher.request(&request_id, body, false);
             }
             Ok(Frame::Response(reply)) => return Some(OrderedFrame::Reply(Box::new(reply))),
@@ -190,25 +196,22 @@ impl StdoutReader {
                 }
             }
             OrderedFrame::Unserved(request_id, body) => {
-                self.had_requests = true;
+                self.requests += 1;
                 self.dispatcher.request(&request_id, ControlRequest::Unserved(body), false);
             }
         }
     }
-}
 
-/// Reads what there is. An idle buffer is shrunk while the stream is pending, unless a turn is busy.
-async fn read(
-    stdout: &mut (impl AsyncRead + Unpin),
-    lines: &mut Lines,
-    busy: bool,
-) -> std::io::Result<usize> {
-    std::future::poll_fn(|cx| {
-        let polled = pin!(stdout.read_buf(lines.room())).poll(cx);
-        if polled.is_pending() && !busy {
-            lines.rest_now();
-        }
-        polled
-    })
-    .await
+    /// Reads what there is. Idle buffers are freed while the stream is pending, unless a turn is busy.
+    async fn read(&self, stdout: &mut (impl AsyncRead + Unpin), lines: &mut Lines) -> std::io::Result<usize> {
+        std::future::poll_fn(|cx| {
+            let polled = pin!(stdout.read_buf(lines.room())).poll(cx);
+            if polled.is_pending() && !self.busy {
+                lines.rest_now();
+                self.outbound.free_spare();
+            }
+            polled
+        })
+        .await
+    }
 }

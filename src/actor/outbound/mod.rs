@@ -4,11 +4,13 @@
 //! - here: [`Outbound`], the sending end
 //! - [`writer`]: the task that writes the lines
 //! - [`bytes`]: the limit on the bytes in the queue
+//! - [`spare`]: the buffer of a large line, for the next one
 //!
 //! Notifications of tools wait for room (`Limits::notifications_queued`). Everything else is queued at once, up to
 //! `Limits::lines_queued`: a CLI that asks without reading its answers reaches that limit, and is restarted.
 
 pub(crate) mod bytes;
+mod spare;
 pub(crate) mod writer;
 
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::bytes::OutboundBytes;
+use self::spare::SpareLine;
 use crate::actor::base::gate::Gate;
 use crate::options::Limits;
 use crate::wire::line::into_line;
@@ -38,6 +41,7 @@ struct OutboundState {
     queued: AtomicUsize,
     limit: usize,
     bytes: OutboundBytes,
+    spare: SpareLine,
     /// Cancelled when more than `limit` lines are queued.
     overflowed: CancellationToken,
     phase: AtomicU8,
@@ -95,6 +99,7 @@ impl Outbound {
             queued: AtomicUsize::new(0),
             limit: limits.lines_queued,
             bytes: OutboundBytes::new(limits.outbound_bytes),
+            spare: SpareLine::default(),
             overflowed: CancellationToken::new(),
             phase: AtomicU8::new(HANDSHAKE),
             prompt: AtomicU8::new(NO_PROMPT),
@@ -172,6 +177,16 @@ impl Outbound {
     /// Whether the CLI works, or worked, at the last prompt.
     pub(crate) fn has_begun(&self) -> bool {
         self.prompt_progress() == PROMPT_BEGUN
+    }
+
+    /// An empty buffer for a line of about this many bytes.
+    pub(crate) fn buffer(&self, room: usize) -> Vec<u8> {
+        self.state.spare.take(room).unwrap_or_else(|| Vec::with_capacity(room))
+    }
+
+    /// Frees the spare buffer: no answer is about to be written.
+    pub(crate) fn free_spare(&self) {
+        self.state.spare.free();
     }
 
     /// Queues a JSON text as a line.

@@ -90,7 +90,9 @@ pub(crate) async fn write_lines(
                         bytes.clear();
                         // Freed now and not with the batch: a batch of large lines takes long, and others wait for
                         // room.
-                        receiver.state.bytes.remove(std::mem::take(line).capacity());
+                        let line = std::mem::take(line);
+                        receiver.state.bytes.remove(line.capacity());
+                        receiver.state.spare.keep(line);
                     }
                 }
                 OutboundItem::Close => closing = true,

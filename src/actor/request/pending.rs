@@ -302,7 +302,8 @@ impl PendingRequest {
     }
 
     fn write_result(&self, result: &CallToolResult) {
-        match answer::result_line(self.request_id(), self.ids.rpc_id(), result) {
+        let buffer = |room| self.outbound().buffer(room);
+        match answer::result_line(buffer, self.request_id(), self.ids.rpc_id(), result) {
             Ok(line) => self.queue(|outbound| outbound.send_line(line)),
             Err(error) => self.write(Err(error)),
         }

@@ -16,17 +16,18 @@ const RPC: &[u8] = br#","response":{"mcp_response":{"jsonrpc":"2.0""#;
 const CONTENT: &[u8] = br#","result":{"content":["#;
 const TAIL: &[u8] = b"}}}}}\n";
 
-/// The line, with its line end. `rpc_id` is JSON.
+/// The line, with its line end, in the `buffer` for the length that is asked for. `rpc_id` is JSON.
 ///
 /// # Errors
 ///
 /// A value in the result does not serialise.
 pub(crate) fn result_line(
+    buffer: impl FnOnce(usize) -> Vec<u8>,
     request_id: &str,
     rpc_id: Option<&str>,
     result: &CallToolResult,
 ) -> serde_json::Result<Vec<u8>> {
-    let mut line = Vec::with_capacity(room(request_id, rpc_id, result));
+    let mut line = buffer(room(request_id, rpc_id, result));
     line.extend_from_slice(HEAD);
     push_text(&mut line, request_id);
     line.extend_from_slice(RPC);

@@ -14,7 +14,7 @@ fn plain(request_id: &str, rpc_id: Option<&str>, result: &CallToolResult) -> Str
 }
 
 fn at_once(request_id: &str, rpc_id: Option<&str>, result: &CallToolResult) -> String {
-    String::from_utf8(result_line(request_id, rpc_id, result).unwrap()).unwrap()
+    String::from_utf8(result_line(Vec::with_capacity, request_id, rpc_id, result).unwrap()).unwrap()
 }
 
 fn same(result: &CallToolResult) {
@@ -87,7 +87,7 @@ fn a_line_is_allocated_once_and_not_much_too_large() {
     let program = "    let sum = first + second; // an example\n".repeat(6000);
     for (text, most) in [("x".repeat(64), 64), ("x".repeat(256 << 10), 17 << 10), (program, 17 << 10)] {
         let result = CallToolResult::new([Content::text(text)]);
-        let line = result_line("call_123456", Some("123458"), &result).unwrap();
+        let line = result_line(Vec::with_capacity, "call_123456", Some("123458"), &result).unwrap();
         assert_eq!(line.capacity(), room("call_123456", Some("123458"), &result), "the line did not grow");
         assert!(line.capacity() - line.len() <= most, "{} of {}", line.len(), line.capacity());
     }
