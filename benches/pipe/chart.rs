@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 
 use super::report::{Figures, HostRow};
 
-const ROWS: &[&str] =
-    &["64 B, 1 in flight", "64 B, 64 in flight", "64 B, 10,000 in flight", "256 KiB, 64 in flight"];
+const ROWS: &[&str] = &["64 B, 1 in flight", "64 B, 64 in flight", "256 KiB, 64 in flight"];
 
 const WIDTH: f64 = 760.0;
 const LABEL: f64 = 160.0;

@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) messages: usize,
     /// Number of calls that are asleep meanwhile.
     pub(crate) asleep: usize,
+    /// The driver opens the MCP session of each server first, as the CLI does. Hosts that answer nothing but calls do without.
+    pub(crate) opens: bool,
     /// Host and driver share one processor, so that no figure includes the time to wake another processor.
     pub(crate) one_processor: bool,
 }
@@ -54,6 +56,7 @@ impl Default for Plan {
             servers: 1,
             messages: 0,
             asleep: 0,
+            opens: false,
             one_processor: false,
         }
     }
@@ -291,6 +294,8 @@ pub(crate) struct Driver {
     rpc: Spot,
     text: Spot,
     prompt_uuid: String,
+    /// Number of answers that open the MCP sessions and have not come.
+    opening: usize,
 }
 
 impl Driver {
@@ -327,6 +332,7 @@ impl Driver {
             rpc: Spot::new("\"id\":"),
             text: Spot::new("\"text\":\""),
             prompt_uuid: String::new(),
+            opening: 0,
             plan,
         }
     }
@@ -384,7 +390,8 @@ impl Driver {
             return self.answered(line);
         }
         match serde_json::from_slice::<serde_json::Value>(line).unwrap_or_default() {
-            frame if frame["type"] == "control_response" => self.answered(line),
+            // In another spelling, as Python writes it: with a space behind each colon.
+            frame if frame["type"] == "control_response" => self.answered(frame.to_string().as_bytes()),
             frame if frame["type"] == "control_request" => {
                 self.out.extend_from_slice(initialized(&frame).as_bytes());
             }
@@ -395,8 +402,7 @@ impl Driver {
 
     fn answered(&mut self, line: &[u8]) {
         let digits = self.id.digits(line);
-        // An answer without a number belongs to another request.
-        let Some(number) = digits.and_then(number) else { return };
+        let Some(number) = digits.and_then(number) else { return self.opened() };
         let sent = self.sent.get_mut(number).map(std::mem::take).unwrap_or_default();
         if sent == 0 {
             self.wrong += 1;
@@ -443,8 +449,34 @@ impl Driver {
             "cwd": "/", "tools": [], "mcp_servers": [], "model": "bench", "permissionMode": "default",
             "slash_commands": [], "apiKeySource": "none", "claude_code_version": "999.0.0-bench",
             "output_style": "default", "skills": [], "plugins": [], "capabilities": ["sdk_mcp_manifests"] }));
-        self.next_step();
-        self.fill();
+        let servers = if self.plan.opens { self.plan.servers } else { 0 };
+        self.opening = 2 * servers;
+        for server in 0..servers {
+            let mut send = |id: &str, message: serde_json::Value| {
+                self.frame(&json!({ "type": "control_request", "request_id": format!("{id}_{server}"), "request": {
+                    "subtype": "mcp_message", "server_name": format!("bench{server}"), "message": message } }));
+            };
+            send(
+                "open",
+                json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+                "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "bench", "version": "1" } } }),
+            );
+            send("opened", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        }
+        if self.opening == 0 {
+            self.next_step();
+            self.fill();
+        }
+    }
+
+    /// An answer that is not to a call. The calls begin when each server has answered both messages that open its session.
+    fn opened(&mut self) {
+        if self.opening > 0 {
+            self.opening -= 1;
+            if self.opening == 0 {
+                self.next_step();
+            }
+        }
     }
 
     fn next_step(&mut self) {

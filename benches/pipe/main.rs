@@ -5,6 +5,8 @@
 //! - `value`: a blocking loop on JSON without types, the one that people write first
 //! - `tokio`: the loop that people write on tokio, with typed JSON: a line, then its answer
 //! - `tokio batched`: the loop on tokio with large buffers, which writes when there is nothing left to read
+//! - `Python SDK`, `TypeScript SDK`, `Rust SDK`: other SDKs with the same tool, where `benches/pipe/sdks/install` has installed
+//!   them
 //! - `greenroom`, also with a subscriber for its spans: a registry alone, `fmt` at info into a sink,
 //!   and OpenTelemetry without an exporter
 //!
@@ -24,6 +26,7 @@ mod guard;
 mod measure;
 mod report;
 mod rows;
+mod sdks;
 mod table;
 mod traced;
 

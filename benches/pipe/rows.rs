@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::driver::{Plan, Shown};
 use super::greenroom_host::{Held, Result, in_memory, pipe, processes};
-use super::{bare, measure};
+use super::{bare, measure, sdks};
 
 /// The job of a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -75,6 +75,12 @@ impl Spec {
         }
     }
 
+    /// Adds the other SDKs.
+    fn with_sdks(mut self, plan: &Plan) -> Self {
+        self.sides.extend(sdks::installed().into_iter().map(|sdk| Side::pipe(sdk, sdks::plan(plan))));
+        self
+    }
+
     /// A row that compares one session with many sessions.
     fn sessions(name: String, many: usize, one: Plan, each: Plan, job: fn(usize) -> Job) -> Self {
         let side = |name: String, plan: Plan, job| Side { name, host: GREENROOM, plan, job };
@@ -105,13 +111,15 @@ pub(crate) fn specs() -> Vec<Spec> {
     let large = Plan { payload: 256 << 10, calls: 800, ..Plan::default() };
     let small = Plan { calls: 100_000, ..Plan::default() };
     let one_by_one = Plan { calls: 10_000, ..Plan::default() };
+    let many = Plan { window: 64, ..small.clone() };
+    let many_large = Plan { window: 64, ..large.clone() };
     let mut specs = vec![
-        Spec::pipe("64 B, 1 in flight", one_by_one.clone(), ALL),
-        Spec::pipe("64 B, 64 in flight", Plan { window: 64, ..small.clone() }, ALL),
+        Spec::pipe("64 B, 1 in flight", one_by_one.clone(), ALL).with_sdks(&one_by_one),
+        Spec::pipe("64 B, 64 in flight", many.clone(), ALL).with_sdks(&many),
         Spec::pipe("64 B, 1,024 in flight", Plan { window: 1024, ..small.clone() }, ALL),
         Spec::pipe("64 B, 10,000 in flight", Plan { window: 10_000, ..small.clone() }, ALL),
         Spec::pipe("256 KiB, 1 in flight", large.clone(), ALL),
-        Spec::pipe("256 KiB, 64 in flight", Plan { window: 64, ..large.clone() }, ALL),
+        Spec::pipe("256 KiB, 64 in flight", many_large.clone(), ALL).with_sdks(&many_large),
         Spec::pipe("256 KiB, 1,024 in flight", Plan { window: 1024, ..large }, ALL),
         Spec::pipe(
             "100 servers, 64 B, 64 in flight",
@@ -167,6 +175,14 @@ pub(crate) fn host(role: &str, plan: Plan, job: Job) -> Result<Run> {
         (GREENROOM, Job::InMemory { sessions }) => {
             let (per_second, threads) = on_runtime(in_memory(plan, sessions))??;
             return Ok(Run { per_second, threads, peak_mb: measure::peak_mb(), ..Run::default() });
+        }
+        (sdk, Job::Pipe) if sdks::SDKS.contains(&sdk) => {
+            let sdks::Host { shown, cpu_seconds, peak_mb } = sdks::run(sdk, &plan)?;
+            return told(&[shown], calls).map(|run| Run {
+                cpu_us: cpu_seconds * 1e6 / calls as f64,
+                peak_mb,
+                ..run
+            });
         }
         (role, job) => return Err(format!("the host {role} does not do {job:?}").into()),
     };
