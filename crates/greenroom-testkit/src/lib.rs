@@ -3,7 +3,6 @@
 //!
 //! - [`ScriptedCli`] plays a [`Script`] over an in-memory transport: no CLI, no process, no network, and it runs on
 //!   tokio's paused clock. [`ScriptedCli::by_hand`] gives the CLI's end of the pipe to the test itself.
-//! - [`FakeCli`] plays the same script as a real process, which misbehaves as a test asks for.
 //! - [`ScriptedModel`] plays the same script as a Messages API on loopback, to the real `claude` CLI.
 //! - [`FaultPlan`] says what is to break and when, from a seed; [`Chaos`] plays it against a session of yours and looks
 //!   whether every promise holds; [`LeakCheck`] says what was left behind.
@@ -19,9 +18,9 @@ mod base;
 mod chaos;
 mod cli;
 pub mod invariants;
+mod leak;
 mod model;
 mod probe;
-mod process;
 #[cfg(feature = "sessions")]
 mod store;
 mod wire;
@@ -33,10 +32,9 @@ pub use cli::hand::{CliEnd, ScriptedListener};
 pub use cli::model_turn::{Item, ModelError, ModelTurn};
 pub use cli::script::Script;
 pub use greenroom::testing::{CallFault, Delivered, Fault};
+pub use leak::{Leak, LeakCheck};
 pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};
 pub use probe::Probe;
-pub use process::fake_cli::{FakeCli, FakeCliTransport, main_if_asked};
-pub use process::leak::{Leak, LeakCheck};
 #[cfg(feature = "sessions")]
 pub use store::{StoreViolation, store_conformance};
 pub use wire::record::Recorder;

@@ -21,7 +21,7 @@ use crate::chaos::plan::{FaultKind, FaultPlan, Step};
 use crate::cli::ScriptedCli;
 use crate::cli::hand::{CliEnd, ScriptedListener};
 use crate::invariants::Checker;
-use crate::process::leak::LeakCheck;
+use crate::leak::LeakCheck;
 use crate::wire::record::Recorder;
 use crate::wire::transcript::Transcript;
 
