@@ -9,8 +9,7 @@
 //! - [`Delivered`] is what a session would tell its CLI when it starts it.
 //! - [`Fault`] breaks a part of a running session on purpose.
 //! - [`Probe`] waits for events and states of a session, and says what came instead.
-//! - [`Recorder`] keeps what goes over the wire as a [`Transcript`], with what is secret [redacted](Redact);
-//!   [`Replay`] plays the CLI's side of it back.
+//! - [`Recorder`] keeps what goes over the wire as a [`Transcript`].
 //! - [`store_conformance`] says whether a session store of yours keeps its promises.
 //! - [`invariants`] are the promises of the library as checkers over a transcript.
 
@@ -38,9 +37,7 @@ pub use probe::Probe;
 #[cfg(feature = "sessions")]
 pub use store::{StoreViolation, store_conformance};
 pub use wire::record::Recorder;
-pub use wire::redact::Redact;
-pub use wire::replay::Replay;
-pub use wire::transcript::{Entry, Line, Side, Transcript, Wire};
+pub use wire::transcript::{Entry, Line, Transcript, Wire};
 
 /// The program of the README is a doc test.
 #[cfg(doctest)]

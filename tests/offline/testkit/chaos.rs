@@ -2,10 +2,13 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use greenroom::{NoArgs, Session, ToolContext, ToolServer};
-use greenroom_testkit::{AfterPlan, Chaos, FaultKind, FaultMix, FaultPlan, Line, Step, Transcript};
+use greenroom_testkit::{
+    AfterPlan, Chaos, Entry, FaultKind, FaultMix, FaultPlan, Line, Step, Transcript, Wire,
+};
 use serde_json::json;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -120,6 +123,7 @@ fn a_transcript_for_people_shows_json_as_it_is() {
     let line = Line::new("{\"type\":\"user\",\"text\":\"a\\nb\"}\u{1b}");
     assert_eq!(line.to_string(), "{\"type\":\"user\",\"text\":\"a\\nb\"}\\u{1b}");
     assert_eq!(Line::cut("{\"ty").to_string(), "{\"ty (cut)");
-    let transcript: Transcript = r#"{"epoch":1,"at_us":0,"host":"{\"type\":\"user\"}"}"#.parse().unwrap();
+    let host = Wire::Host(Line::from(r#"{"type":"user"}"#));
+    let transcript = Transcript::new([Entry::new(1, Duration::ZERO, host)]);
     assert!(transcript.to_string().contains(r#"host > {"type":"user"}"#), "{transcript}");
 }
