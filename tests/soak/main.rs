@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use greenroom::{Session, ToolContext, ToolServer};
 use greenroom_testkit::invariants::Violation;
-use greenroom_testkit::{Chaos, FaultMix, LeakCheck};
+use greenroom_testkit::{Chaos, FaultKind, FaultMix, LeakCheck};
 use serde_json::json;
 
 /// The bytes that are in use.
@@ -40,6 +40,10 @@ static ALLOCATOR: Counted = Counted;
 
 /// At least so many control requests of the CLI.
 const REQUESTS: u64 = 100_000;
+
+/// Faults of handlers, which a plan has more often than others.
+const HANDLERS: [FaultKind; 4] =
+    [FaultKind::HandlerPanic, FaultKind::HandlerHang, FaultKind::HandlerSlow, FaultKind::HandlerError];
 
 /// Steps of the plan that make as many requests.
 const STEPS: usize = 9600;
@@ -120,7 +124,7 @@ async fn a_hundred_thousand_requests_in_a_storm_of_faults() {
         })
         .without_transcript()
         .watch(move |_| samples.lock().unwrap().push(LIVE.load(Ordering::Relaxed)));
-    let mix = FaultMix::all().handlers(6).calls(40, 64).settles(14).prompts(4).steps(STEPS);
+    let mix = FaultMix::all().weights(&HANDLERS, 6).calls(40, 64).settles(14).prompts(4).steps(STEPS);
     let run = chaos.run(&mix.plan(1)).await;
 
     let violations = &run.report.violations;

@@ -25,7 +25,7 @@ mod store;
 mod wire;
 
 pub use chaos::plan::{FaultKind, FaultMix, FaultPlan, Step};
-pub use chaos::{AfterPlan, Chaos, Progress, Run};
+pub use chaos::{Chaos, Progress, Run};
 pub use cli::ScriptedCli;
 pub use cli::hand::{CliEnd, ScriptedListener};
 pub use cli::model_turn::{Item, ModelError, ModelTurn};

@@ -232,7 +232,8 @@ const PLAN_OF_SEED_7: [&str; 4] =
 
 #[test]
 fn a_mix_says_what_may_happen() {
-    let plan = FaultMix::none().handlers(1).steps(300).plan(1);
+    let plan =
+        FaultMix::none().weights(&[FaultKind::HandlerPanic, FaultKind::HandlerHang], 1).steps(300).plan(1);
     let of =
         |kind| plan.steps().iter().filter(|step| matches!(step, Step::Fault(k, _) if *k == kind)).count();
     assert!(of(FaultKind::HandlerPanic) > 0 && of(FaultKind::HandlerHang) > 0);
