@@ -8,7 +8,6 @@
 //!   whether every promise holds; [`LeakCheck`] says what was left behind.
 //! - [`Delivered`] is what a session would tell its CLI when it starts it.
 //! - [`Fault`] breaks a part of a running session on purpose.
-//! - [`Probe`] waits for events and states of a session, and says what came instead.
 //! - [`Recorder`] keeps what goes over the wire as a [`Transcript`].
 //! - [`store_conformance`] says whether a session store of yours keeps its promises.
 //! - [`invariants`] are the promises of the library as checkers over a transcript.
@@ -19,7 +18,6 @@ mod cli;
 pub mod invariants;
 mod leak;
 mod model;
-mod probe;
 #[cfg(feature = "sessions")]
 mod store;
 mod wire;
@@ -33,7 +31,6 @@ pub use cli::script::Script;
 pub use greenroom::testing::{CallFault, Delivered, Fault};
 pub use leak::{Leak, LeakCheck};
 pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};
-pub use probe::Probe;
 #[cfg(feature = "sessions")]
 pub use store::{StoreViolation, store_conformance};
 pub use wire::record::Recorder;

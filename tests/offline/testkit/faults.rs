@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use crate::common::*;
-use greenroom::report::Phase;
 use greenroom::transport::Exit;
-use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolServer};
+use greenroom::{NoArgs, Session, SessionBuilder, ToolServer};
 use greenroom_testkit::invariants::{Report, Violation};
 use greenroom_testkit::{
-    Chaos, Entry, FaultKind, FaultMix, FaultPlan, LeakCheck, Line, Probe, Recorder, ScriptedCli, Step,
-    Transcript, Wire, invariants,
+    Chaos, Entry, FaultKind, FaultMix, FaultPlan, LeakCheck, Line, Recorder, ScriptedCli, Step, Transcript,
+    Wire, invariants,
 };
 use serde_json::{Value, json};
 
@@ -318,62 +317,4 @@ async fn a_leak_is_told() {
     assert_eq!(leak.to_string(), "left behind: 1 tasks, where there were 0;");
     task.abort();
     leaks.assert_none(Duration::from_secs(1)).await;
-}
-
-// ---- probes ------------------------------------------------------------------------------------------------------
-
-/// The text of the panic of this future.
-async fn said(future: impl Future<Output = ()>) -> String {
-    let panic =
-        futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(future)).await.unwrap_err();
-    panic.downcast_ref::<String>().cloned().unwrap_or_default()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_probe_waits_for_events_and_states_and_knows_their_order() {
-    let mut builder = clock("noon");
-    let early = builder.events();
-    let (session, end, mut listener) = start_by_hand(builder).await;
-    let mut probe = Probe::with_events(&session, early);
-    probe.phase(Phase::Ready, SOON).await;
-    let ready = probe.event("the first CLI", SOON, |event| matches!(event, Event::CliReady { .. })).await;
-    assert!(matches!(ready, Event::CliReady { epoch: 1, .. }));
-    end.exit(Exit::Code(4));
-    probe.phase(Phase::Recovering, SOON).await;
-    let end = within(SOON, async {
-        let mut end = listener.accept().await;
-        end.handshake().await;
-        end
-    })
-    .await;
-    let again = probe.event("another CLI", SOON, |event| matches!(event, Event::CliReady { .. })).await;
-    assert!(matches!(again, Event::CliReady { epoch: 2, .. }), "not the one that was returned before");
-    probe.snapshot("the second CLI", SOON, |s| s.cli.as_ref().is_some_and(|cli| cli.ready)).await;
-    probe.seen_in_order(["cli_started", "cli_ready", "cli_exited", "cli_restarting", "cli_ready"]);
-    probe.never_seen("server_restarted");
-    stop(session, end).await;
-    probe.event("the end", SOON, |event| matches!(event, Event::Stopped)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_probe_that_waits_in_vain_says_what_came() {
-    let (session, end, _listener) = start_by_hand(clock("noon")).await;
-    let mut probe = Probe::new(&session);
-    let limit = Duration::from_secs(3);
-    let text = said(async { drop(probe.event("a miracle", limit, |_| false).await) }).await;
-    assert_eq!(text, "a miracle did not come within 3s. No event came.");
-    session.inject(greenroom_testkit::Fault::KillServer("clock".into()));
-    probe.event("a restart", limit, |event| matches!(event, Event::ServerRestarted { .. })).await;
-    let text = said(async { probe.seen_in_order(["server_restarted", "failed"]) }).await;
-    assert!(text.starts_with("there is no failed after server_restarted. What came:"), "{text}");
-    let text = said(async { probe.never_seen("server_restarted") }).await;
-    assert!(text.contains("there is a server_restarted") && text.contains(r#""server":"clock""#), "{text}");
-    let text = said(probe.phase(Phase::Draining, limit)).await;
-    assert!(
-        text.contains("the phase Draining did not come within 3s") && text.contains("\"phase\""),
-        "{text}"
-    );
-    stop(session, end).await;
-    let text = said(async { drop(probe.event("more", limit, |_| false).await) }).await;
-    assert!(text.starts_with("the session ended without more. What came:"), "{text}");
 }
