@@ -5,7 +5,7 @@
 //!   tokio's paused clock. [`ScriptedCli::by_hand`] gives the CLI's end of the pipe to the test itself.
 //! - [`ScriptedModel`] plays the same script as a Messages API on loopback, to the real `claude` CLI.
 //! - [`FaultPlan`] says what is to break and when, from a seed; [`Chaos`] plays it against a session of yours and looks
-//!   whether every promise holds; [`LeakCheck`] says what was left behind.
+//!   whether every promise holds; [`LeakCheck`] says whether tasks were left behind.
 //! - [`Delivered`] is what a session would tell its CLI when it starts it.
 //! - [`Fault`] breaks a part of a running session on purpose.
 //! - [`Recorder`] keeps what goes over the wire as a [`Transcript`].

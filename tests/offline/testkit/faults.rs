@@ -314,7 +314,7 @@ async fn a_leak_is_told() {
     #[allow(clippy::disallowed_methods, reason = "it is what is to be found")]
     let task = tokio::spawn(std::future::pending::<()>());
     let leak = leaks.check(Duration::from_secs(1)).await.unwrap_err();
-    assert_eq!(leak.to_string(), "left behind: 1 tasks, where there were 0;");
+    assert_eq!(leak.to_string(), "left behind: 1 tasks, where there were 0");
     task.abort();
     leaks.assert_none(Duration::from_secs(1)).await;
 }
