@@ -97,7 +97,7 @@ mod epoll {
     use std::io;
     use std::os::fd::OwnedFd;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+    use std::sync::{Arc, Mutex};
     use std::thread;
 
     use rustix::buffer::spare_capacity;
@@ -105,15 +105,14 @@ mod epoll {
     use rustix::io::Errno;
 
     use super::{WatchedChild, wait_on_thread};
+    use crate::lock;
 
     /// Most events that one call of `epoll_wait` returns.
     const EVENTS: usize = 64;
 
-    static SET: Mutex<EpollSet> = Mutex::new(EpollSet::new(0));
+    static SET: Mutex<EpollSet> = Mutex::new(EpollSet { epoll: None, children: BTreeMap::new(), next_id: 0 });
 
     struct EpollSet {
-        /// Process id of the owner. A fork of the host inherits this memory, but not the children.
-        host: u32,
         /// `None` until the thread runs.
         epoll: Option<Arc<OwnedFd>>,
         children: BTreeMap<u64, Arc<dyn WatchedChild>>,
@@ -121,10 +120,6 @@ mod epoll {
     }
 
     impl EpollSet {
-        const fn new(host: u32) -> Self {
-            Self { host, epoll: None, children: BTreeMap::new(), next_id: 0 }
-        }
-
         /// The epoll descriptor; starts the thread if there is none.
         fn running(&mut self) -> io::Result<Arc<OwnedFd>> {
             if let Some(epoll) = &self.epoll {
@@ -138,21 +133,11 @@ mod epoll {
         }
     }
 
-    fn lock() -> MutexGuard<'static, EpollSet> {
-        let mut set = SET.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = std::process::id();
-        if set.host != host {
-            // Forgotten, not dropped: the children and descriptors belong to the parent.
-            std::mem::forget(std::mem::replace(&mut *set, EpollSet::new(host)));
-        }
-        set
-    }
-
     pub(super) fn add(child: &Arc<dyn WatchedChild>) -> io::Result<()> {
         let pidfd = child.pidfd().ok_or(Errno::NOSYS)?;
         child.check_pidfd()?;
         // Locked until the child is in the map: its event may come at once.
-        let mut set = lock();
+        let mut set = lock(&SET);
         let epoll = set.running()?;
         let id = set.next_id;
         set.next_id += 1;
@@ -177,9 +162,9 @@ mod epoll {
 
     fn readable(epoll: &OwnedFd, id: u64) {
         // Polled without the lock: reaping may take a moment.
-        let Some(child) = lock().children.remove(&id) else { return };
+        let Some(child) = lock(&SET).children.remove(&id) else { return };
         if let Ok(false) = catch_unwind(AssertUnwindSafe(|| child.poll_exit())) {
-            lock().children.insert(id, child);
+            lock(&SET).children.insert(id, child);
             return;
         }
         // Dropping the pidfd would not remove it from the set while a child that is being started holds a copy.
@@ -194,7 +179,7 @@ mod epoll {
     /// set.
     fn fall_back(error: Errno) {
         let children = {
-            let mut set = lock();
+            let mut set = lock(&SET);
             set.epoll = None;
             std::mem::take(&mut set.children)
         };

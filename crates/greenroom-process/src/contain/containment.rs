@@ -20,7 +20,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -38,8 +38,6 @@ use crate::{ContainedBy, Leftover};
 /// The name of this process in marks and control groups.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// Process id of the owner. A fork of the host inherits this memory and needs a name of its own.
-    pub(crate) process: u32,
     /// The beginning of all marks of this host.
     pub(crate) mark: String,
     /// The folder for its control groups; `None` without cgroup v2.
@@ -47,19 +45,20 @@ pub(crate) struct Host {
 }
 
 pub(crate) fn host() -> Arc<Host> {
-    static HOST: Mutex<Option<Arc<Host>>> = Mutex::new(None);
-    let mut host = HOST.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
-    if let Some(host) = host.as_ref().filter(|host| host.process == process) {
-        return Arc::clone(host);
+    static HOST: OnceLock<Arc<Host>> = OnceLock::new();
+    Arc::clone(HOST.get_or_init(|| Arc::new(Host::new())))
+}
+
+impl Host {
+    fn new() -> Self {
+        let mark = Uuid::new_v4().simple().to_string();
+        let own = cgroup::own_folder();
+        if let Some(own) = &own {
+            cgroup::remove_stale(own);
+        }
+        let base = own.map(|own| cgroup::base(&own, std::process::id(), &mark));
+        Self { mark, base }
     }
-    let mark = Uuid::new_v4().simple().to_string();
-    let own = cgroup::own_folder();
-    if let Some(own) = &own {
-        cgroup::remove_stale(own);
-    }
-    let base = own.map(|own| cgroup::base(&own, process, &mark));
-    Arc::clone(host.insert(Arc::new(Host { process, mark, base })))
 }
 
 /// The containment of one child.

@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 
 use crate::aside::{no_thread, panicked};
 use crate::error::Result;
+use crate::lock;
 
 /// The name of the thread in the system.
 const NAME: &str = "greenroom-start";
@@ -40,8 +41,6 @@ pub(crate) struct Spawner {
 
 #[derive(Debug)]
 struct SpawnQueue {
-    /// Process id of the owner. A fork of the host inherits this memory, but not the threads.
-    host: u32,
     waiting: VecDeque<SpawnJob>,
     running: BTreeMap<u64, JobState>,
     threads: usize,
@@ -70,7 +69,7 @@ impl std::fmt::Debug for SpawnJob {
 
 impl Spawner {
     pub(crate) const fn new() -> Self {
-        Self { queue: Mutex::new(SpawnQueue::new(0)), more: Condvar::new() }
+        Self { queue: Mutex::new(SpawnQueue::new()), more: Condvar::new() }
     }
 
     /// Runs `work` on the thread, after the jobs before it. Dropping the future removes a waiting job, or drops the
@@ -157,19 +156,13 @@ impl Spawner {
     }
 
     fn queue(&self) -> MutexGuard<'_, SpawnQueue> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = std::process::id();
-        if queue.host != host {
-            // Forgotten, not dropped: the replies wake tasks of the parent.
-            std::mem::forget(std::mem::replace(&mut *queue, SpawnQueue::new(host)));
-        }
-        queue
+        lock(&self.queue)
     }
 }
 
 impl SpawnQueue {
-    const fn new(host: u32) -> Self {
-        Self { host, waiting: VecDeque::new(), running: BTreeMap::new(), threads: 0, next_id: 0 }
+    const fn new() -> Self {
+        Self { waiting: VecDeque::new(), running: BTreeMap::new(), threads: 0, next_id: 0 }
     }
 }
 
@@ -312,22 +305,5 @@ mod tests {
         thread_of(spawner).await;
         assert_eq!(spawner.queue().threads, 2, "no third one");
         drop(go);
-    }
-
-    #[tokio::test]
-    async fn a_fork_of_the_host_has_threads_of_its_own() {
-        let spawner = spawner();
-        thread_of(spawner).await;
-        // As in a fork: the memory names threads that do not exist.
-        spawner.queue().running.insert(99, JobState::Awaited);
-        spawner.queue.lock().unwrap().host = 0;
-        assert_eq!(spawner.queue().threads, 0);
-        let (go, begun, work) = slow(());
-        let mut first = Box::pin(spawner.run(work));
-        assert!(futures_util::poll!(&mut first).is_pending());
-        in_time(begun).await.unwrap();
-        assert_eq!(spawner.queue().threads, 1);
-        go.send(()).unwrap();
-        in_time(first).await.unwrap();
     }
 }
