@@ -12,7 +12,6 @@
 
 mod argv;
 mod child;
-mod keeping;
 mod locate;
 mod memory;
 pub(crate) mod private;
@@ -40,7 +39,6 @@ pub use greenroom_process::{
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 
 use greenroom_process::guardian::Watchdog;
-use keeping::Keeping;
 pub use stderr_sink::StderrSink;
 
 use crate::blocking::caught::DropElsewhere;
@@ -210,14 +208,6 @@ pub struct Connection {
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The CLI's process.
     pub process: Box<dyn Process>,
-}
-
-impl Connection {
-    /// Keeps a value until the process has been dropped, such as the files that the CLI was started with.
-    #[must_use]
-    pub fn keeping(self, value: impl Send + 'static) -> Self {
-        Self { process: Box::new(Keeping::new(self.process, value)), ..self }
-    }
 }
 
 impl fmt::Debug for Connection {
