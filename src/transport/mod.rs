@@ -204,7 +204,7 @@ pub(crate) fn flags(args: &[String]) -> Vec<&str> {
 pub struct Connection {
     /// The CLI's stdout.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
-    /// The CLI's stdin. Shutting it down is the end of the CLI's input.
+    /// The CLI's stdin. It is shut down and then dropped at the end of the CLI's input.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The CLI's process.
     pub process: Box<dyn Process>,

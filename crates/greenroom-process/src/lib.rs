@@ -40,7 +40,6 @@
 // From the bottom up; each file uses those above it:
 //
 // - `types.rs`, `error.rs`, `command.rs`: plain data
-// - `stdin.rs`: a stdin that closes when it is shut down
 // - `aside.rs`: work that may hang, on a thread of its own
 // - `start/spawner.rs`: the one thread that starts all children
 // - `exits.rs`: the one thread that waits for the ends of all children
@@ -73,7 +72,6 @@ mod numbers;
 mod process;
 mod start;
 mod stderr;
-mod stdin;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -88,7 +86,6 @@ pub use command::{Command, StderrSink};
 pub use error::{Error, ErrorKind, Result};
 pub use identity::ProcessIdentity;
 pub use process::{Child, Process, spawn};
-pub use stdin::Stdin;
 pub use types::{ContainedBy, Containment, Exit, Leftover, OsUser};
 pub use variable::{kill_processes_with, processes_with};
 

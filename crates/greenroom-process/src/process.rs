@@ -14,15 +14,14 @@ use crate::guardian::Watchdog;
 use crate::identity::ProcessIdentity;
 use crate::start::spawn::{Started, start};
 use crate::stderr::StderrTask;
-use crate::stdin::Stdin;
 use crate::types::{ContainedBy, Exit, Leftover};
 
 /// A child that was started.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Child {
-    /// The child's stdin. Shutting it down is the end of the child's input.
-    pub stdin: Stdin,
+    /// The child's stdin. Dropping it is the end of the child's input; shutting it down does nothing.
+    pub stdin: ChildStdin,
     /// The child's stdout.
     pub stdout: ChildStdout,
     /// The child's process.
@@ -47,7 +46,7 @@ where
     let stderr = ChildStderr::from_std(stderr).map_err(pipe_failed)?;
     let stderr = StderrTask::start(stderr, command.stderr, command.stderr_line_bytes, Arc::clone(&group));
     let process = Process { group, stderr, program: command.program, _watchdog: command.watchdog };
-    Ok(Child { stdin: Stdin::new(stdin), stdout, process })
+    Ok(Child { stdin, stdout, process })
 }
 
 fn pipe_failed(error: io::Error) -> Error {
