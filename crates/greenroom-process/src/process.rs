@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::group::GroupGuard;
 use crate::guardian::Watchdog;
 use crate::identity::ProcessIdentity;
-use crate::start::spawn::{Started, start};
+use crate::start::spawn::start;
 use crate::stderr::StderrTask;
 use crate::types::{ContainedBy, Exit, Leftover};
 
@@ -39,7 +39,7 @@ pub async fn spawn<E>(find: impl FnOnce() -> Result<Command, E> + Send + 'static
 where
     E: From<Error> + Send + 'static,
 {
-    let Started { stdin, stdout, stderr, group, command } = start(find).await?;
+    let ((stdin, stdout, stderr), group, command) = start(find).await?;
     tracing::debug!(pid = group.pid(), "started a child");
     let stdin = ChildStdin::from_std(stdin).map_err(pipe_failed)?;
     let stdout = ChildStdout::from_std(stdout).map_err(pipe_failed)?;
