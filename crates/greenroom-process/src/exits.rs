@@ -7,7 +7,7 @@
 //!   readable when the process ends, and that never means another process, even when the process id is reused. The
 //!   thread sleeps in `epoll_wait(2)`; children are added to its set while it sleeps. It starts with the first child and
 //!   never ends.
-//! - Without pidfds (other systems, Linux before 5.4, a filter that refuses the system call) each child has a thread of
+//! - Without pidfds (other systems, Linux before 5.3, a filter that refuses the system call) each child has a thread of
 //!   its own, which sleeps in `waitid(2)`.
 //!
 //! The thread that starts children does not wait for ends, so a start that hangs delays no end.
@@ -27,11 +27,6 @@ pub(super) const WITHOUT_PIDFDS: &str = "GREENROOM_TEST_WITHOUT_PIDFDS";
 pub(super) trait WatchedChild: Send + Sync {
     /// `None` where the system has no pidfds.
     fn pidfd(&self) -> Option<&OwnedFd>;
-
-    /// Fails if the pidfd exists, but the system refuses to wait by it.
-    fn check_pidfd(&self) -> io::Result<()> {
-        Ok(())
-    }
 
     /// Returns whether the child has ended, and acts on the end if so. Called when the pidfd is readable. A process
     /// that a debugger holds makes its pidfd readable twice; the first time this returns false.
@@ -135,7 +130,6 @@ mod epoll {
 
     pub(super) fn add(child: &Arc<dyn WatchedChild>) -> io::Result<()> {
         let pidfd = child.pidfd().ok_or(Errno::NOSYS)?;
-        child.check_pidfd()?;
         // Locked until the child is in the map: its event may come at once.
         let mut set = lock(&SET);
         let epoll = set.running()?;
@@ -152,7 +146,16 @@ mod epoll {
             match epoll::wait(epoll, spare_capacity(&mut events), None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
-                Err(error) => return fall_back(error),
+                Err(error) => {
+                    // Someone in this process has closed the descriptor. A further child cannot be added, and gets a thread.
+                    let children = std::mem::take(&mut lock(&SET).children);
+                    for child in children.into_values() {
+                        if wait_on_thread(Arc::clone(&child)).is_err() {
+                            child.abandon();
+                        }
+                    }
+                    return tracing::error!(%error, "cannot wait for children by epoll: a thread waits for each");
+                }
             }
             for event in events.drain(..) {
                 readable(epoll, event.data.u64());
@@ -173,22 +176,5 @@ mod epoll {
         }
         // After a panic above, callers that wait for the exit must not wait for ever.
         child.abandon();
-    }
-
-    /// Someone else in this process has closed the epoll descriptor. Each child gets a thread; the next child, a new
-    /// set.
-    fn fall_back(error: Errno) {
-        let children = {
-            let mut set = lock(&SET);
-            set.epoll = None;
-            std::mem::take(&mut set.children)
-        };
-        for child in children.into_values() {
-            if wait_on_thread(Arc::clone(&child)).is_err() {
-                child.abandon();
-            }
-        }
-        // Last, because a subscriber may panic.
-        tracing::error!(%error, "cannot wait for the ends of children by epoll: a thread waits for each");
     }
 }

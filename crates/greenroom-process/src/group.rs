@@ -94,10 +94,8 @@ impl Group {
     fn leader_runs(&self) -> bool {
         // Locked until it is looked at, so that it is not reaped meanwhile.
         let leader = lock(&self.leader);
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let status = || rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.id), options));
         // An error: someone else has reaped it.
-        *leader != Leader::Reaped && matches!(status(), Ok(None))
+        *leader != Leader::Reaped && matches!(self.status(), Ok(None))
     }
 
     /// Waits until the leader has exited.
@@ -195,13 +193,10 @@ impl Group {
         Leader::Reaped
     }
 
-    /// The leader's exit status, without waiting and without reaping; `None` while it runs.
-    #[cfg(target_os = "linux")]
+    /// The leader's exit status, without waiting and without reaping; `None` while it runs. Only before the leader is reaped.
     fn status(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
-        use std::os::fd::AsFd;
-        let pidfd = self.pidfd.as_ref().ok_or(rustix::io::Errno::NOSYS)?.as_fd();
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        rustix::io::retry_on_intr(|| waitid(WaitId::PidFd(pidfd), options))
+        rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.id), options))
     }
 }
 
@@ -210,12 +205,6 @@ impl WatchedChild for Group {
         self.pidfd.as_ref()
     }
 
-    #[cfg(target_os = "linux")]
-    fn check_pidfd(&self) -> std::io::Result<()> {
-        Ok(self.status().map(drop)?)
-    }
-
-    #[cfg(target_os = "linux")]
     fn poll_exit(&self) -> bool {
         match self.status() {
             Ok(None) => false,
@@ -224,11 +213,6 @@ impl WatchedChild for Group {
                 true
             }
         }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn poll_exit(&self) -> bool {
-        false
     }
 
     fn wait_exit(&self) {

@@ -28,7 +28,7 @@
 //!
 //! - `greenroom-start` starts all children, one after another. The parent-death signal of the system fires when the *thread* that
 //!   started a child ends, and threads of a runtime come and go.
-//! - `greenroom-exits` waits for the ends of all children. It needs pidfds (Linux 5.4); without them each running child has a
+//! - `greenroom-exits` waits for the ends of all children. It needs pidfds (Linux 5.3); without them each running child has a
 //!   thread `greenroom-wait`, and the guardian has `greenroom-guard`.
 //!
 //! A third thread, `greenroom-sweep`, runs only while descendants of a child that ended are being killed.
