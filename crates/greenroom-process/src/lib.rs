@@ -44,6 +44,7 @@
 // - `start/spawner.rs`: the one thread that starts all children
 // - `exits.rs`: the one thread that waits for the ends of all children
 // - `numbers.rs`: the numbers of processes
+// - `stat.rs`: the fields of `/proc/PID/stat`
 // - `environment.rs`: looks at the environment of all processes
 // - `mark.rs`: finds every descendant by a variable that descendants inherit
 // - `contain/`: finds every descendant by a control group (`cgroup.rs`) and the mark; `containment.rs` combines the two
@@ -71,6 +72,8 @@ mod mark;
 mod numbers;
 mod process;
 mod start;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code))]
+mod stat;
 mod stderr;
 #[cfg(test)]
 mod tests;
