@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use super::cgroup::{self, Leaf};
 use crate::Containment;
-use crate::environment::Patience;
+use crate::environment::{self, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock;
 use crate::mark;
@@ -207,7 +207,7 @@ impl Contained {
     /// If the chosen way does not hold the child.
     pub(crate) fn confirm(&mut self, child: Pid) -> io::Result<()> {
         let entered = self.leaf.as_ref().is_some_and(|leaf| leaf.has(child));
-        let readable = self.mark.is_some() && mark::is_readable(child);
+        let readable = self.mark.is_some() && environment::is_readable(child);
         self.by = match self.mark {
             Some(_) if entered => Some(ContainedBy::Cgroup),
             Some(_) if readable => Some(ContainedBy::Mark),

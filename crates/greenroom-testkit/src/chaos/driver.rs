@@ -108,22 +108,20 @@ impl<'a> Driver<'a> {
         let recorder = Recorder::around(transport);
         let faults = HandlerFaults::default();
         let planned = faults.clone();
-        let mut builder = (chaos.builder)()
+        // A period of zero forgets every restart at once, so the limit is never reached.
+        let at_once = || Restart {
+            intensity: 1,
+            period: Duration::ZERO,
+            backoff_min: Duration::ZERO,
+            backoff_max: Duration::ZERO,
+        };
+        let builder = (chaos.builder)()
             .transport(recorder.clone())
-            .inject_in_calls(move |request_id| planned.take(request_id));
-        if !chaos.keep_limits {
-            // A period of zero forgets every restart at once, so the limit is never reached.
-            let at_once = || Restart {
-                intensity: 1,
-                period: Duration::ZERO,
-                backoff_min: Duration::ZERO,
-                backoff_max: Duration::ZERO,
-            };
-            builder = builder.configure(|options| {
+            .inject_in_calls(move |request_id| planned.take(request_id))
+            .configure(|options| {
                 let Restarts { cli, server, control, .. } = &mut options.restarts;
                 (*cli, *server, *control) = (at_once(), at_once(), at_once());
             });
-        }
         let starting = timeout(PATIENCE, async {
             tokio::join!(builder.start(), async {
                 let mut end = listener.accept().await;

@@ -23,7 +23,7 @@ pub use run::{Progress, Run};
 /// Plays a [`FaultPlan`] against your sessions and their tools, on an in-memory CLI. Checks every promise in
 /// [`invariants`](super::invariants), that each prompt has one outcome, and that no task is left behind.
 ///
-/// Sessions get no restart limits, so that they survive the faults, unless [`keep_limits`](Chaos::keep_limits) is set.
+/// Sessions get no restart limits, so that they survive the faults.
 /// A run waits a lot, so use tokio's paused clock: `#[tokio::test(start_paused = true)]`.
 ///
 /// ```
@@ -56,7 +56,6 @@ pub struct Chaos {
     builder: Arc<dyn Fn() -> SessionBuilder + Send + Sync>,
     calls: Vec<PlannedCall>,
     expect: Option<Expect>,
-    keep_limits: bool,
     keep_transcript: bool,
     watch: Option<Watch>,
 }
@@ -85,7 +84,6 @@ impl Chaos {
             builder: Arc::new(builder),
             calls: Vec::new(),
             expect: None,
-            keep_limits: false,
             keep_transcript: true,
             watch: None,
         }
@@ -112,13 +110,6 @@ impl Chaos {
         expect: impl Fn(&Value, &Value) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         self.expect = Some(Arc::new(expect));
-        self
-    }
-
-    /// Keeps the session's restart limits. A session that exceeds them fails, and so does the run.
-    #[must_use]
-    pub fn keep_limits(mut self) -> Self {
-        self.keep_limits = true;
         self
     }
 

@@ -161,7 +161,7 @@ impl Script {
     }
 
     /// The text of the answer to side calls.
-    pub fn side_text(&self) -> &str {
+    pub(crate) fn side_text(&self) -> &str {
         &self.side_answer
     }
 
