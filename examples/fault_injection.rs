@@ -91,6 +91,15 @@ fn chaos(till: fn(Arc<Mutex<Accounts>>) -> ToolServer) -> Chaos {
         })
 }
 
+const DEATHS: [FaultKind; 6] = [
+    FaultKind::CliExit,
+    FaultKind::CliSignal,
+    FaultKind::CliCloseStdout,
+    FaultKind::CliHalfLine,
+    FaultKind::ServerPanic,
+    FaultKind::ServerKill,
+];
+
 // The clock is paused, so the thirty seconds of an audit take no time.
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
@@ -102,7 +111,7 @@ async fn main() {
     println!("the careless till, nothing broken : {}", verdict(fine.is_fine()));
 
     // Users cancel calls, and CLIs and servers die.
-    let mix = FaultMix::none().weight(FaultKind::CliCancel, 2).cli_deaths(1).servers(1);
+    let mix = FaultMix::none().weight(FaultKind::CliCancel, 2).weights(&DEATHS, 1);
     for seed in 1..20 {
         let run = chaos(careless).run(&mix.plan(seed)).await;
         if run.is_fine() {

@@ -12,7 +12,6 @@
 
 mod argv;
 mod child;
-mod keeping;
 mod locate;
 mod memory;
 pub(crate) mod private;
@@ -40,7 +39,6 @@ pub use greenroom_process::{
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 
 use greenroom_process::guardian::Watchdog;
-use keeping::Keeping;
 pub use stderr_sink::StderrSink;
 
 use crate::blocking::caught::DropElsewhere;
@@ -206,18 +204,10 @@ pub(crate) fn flags(args: &[String]) -> Vec<&str> {
 pub struct Connection {
     /// The CLI's stdout.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
-    /// The CLI's stdin. Shutting it down is the end of the CLI's input.
+    /// The CLI's stdin. It is shut down and then dropped at the end of the CLI's input.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The CLI's process.
     pub process: Box<dyn Process>,
-}
-
-impl Connection {
-    /// Keeps a value until the process has been dropped, such as the files that the CLI was started with.
-    #[must_use]
-    pub fn keeping(self, value: impl Send + 'static) -> Self {
-        Self { process: Box::new(Keeping::new(self.process, value)), ..self }
-    }
 }
 
 impl fmt::Debug for Connection {

@@ -56,14 +56,15 @@ pub(crate) fn hand_to(user: Option<OsUser>, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Opens a connection. With [`Channel::Arguments`], replaces JSON in the arguments by private files.
+/// Opens a connection. With [`Channel::Arguments`], replaces JSON in the arguments by private files, and returns their folder,
+/// which must outlive the process.
 pub(crate) async fn open(
     transport: &dyn Transport,
     mut launch: Launch,
     private: Channel,
-) -> Result<Connection> {
+) -> Result<(Connection, Option<TempDir>)> {
     if private == Channel::Initialize {
-        return transport.open(launch).await;
+        return Ok((transport.open(launch).await?, None));
     }
     let (launch, files) = blocking(move || {
         let files = into_files(&mut launch).map_err(|error| {
@@ -77,11 +78,7 @@ pub(crate) async fn open(
         Ok((launch, files))
     })
     .await?;
-    let connection = transport.open(launch).await?;
-    Ok(match files {
-        Some(files) => connection.keeping(files),
-        None => connection,
-    })
+    Ok((transport.open(launch).await?, files))
 }
 
 /// Moves JSON from arguments into files. Returns the folder of the files; `None` if there are none.

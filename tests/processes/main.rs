@@ -1,9 +1,8 @@
 //! Tests with real child processes or sockets, in real time: pipes, signals, exit codes, process groups, umask, locked
 //! files.
 //!
-//! The CLI is a stand-in: `greenroom-fake-cli` (`tests/support/fake_cli`), or the testkit's `FakeCli`, which is this
-//! test binary once more. A test waits for events; where it needs a limit, the limit is far more than a busy machine
-//! takes.
+//! The CLI is a stand-in, `greenroom-fake-cli` (`tests/support/fake_cli`). A test waits for events; where it needs a limit,
+//! the limit is far more than a busy machine takes.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,5 +36,3 @@ mod watchdog;
 fn locks() -> Option<std::path::PathBuf> {
     Some(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("locks"))
 }
-
-greenroom_testkit::fake_cli!();

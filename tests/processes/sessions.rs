@@ -238,10 +238,23 @@ async fn a_request_id_in_flight_is_not_answered_twice() {
 // Guards: a line that is no JSON, a blank line
 #[tokio::test]
 async fn noise_before_the_handshake_is_passed_over() {
-    let session = start(fake("garbage-then-ok;flood-stderr=1000000")).await;
+    let session = start(fake("garbage-then-ok;flood-stderr=8388608")).await;
     answers(&session, "hello").await;
     let counters = session.snapshot().await.unwrap().counters;
     assert!(counters.noise_lines > 0 && counters.malformed_lines > 0, "{counters:?}");
+    stop(&session).await;
+}
+
+#[tokio::test]
+async fn a_flood_on_stdout_is_answered_and_calls_go_on() {
+    let session = start(fake("calls=1;unknown-frames=10000;payload=1000000")).await;
+    let outcome = prompt(&session, "go").await;
+    let report: Value = serde_json::from_str(outcome.text().expect("a report")).unwrap();
+    for (field, expected) in [("answered", 1), ("duplicates", 0), ("errors", 0), ("refused", 10_000)] {
+        assert_eq!(report[field], expected, "{report}");
+    }
+    let counters = session.snapshot().await.unwrap().counters;
+    assert_eq!(counters.unknown_requests + counters.at_capacity, 10_000, "{counters:?}");
     stop(&session).await;
 }
 
@@ -613,6 +626,45 @@ async fn a_crashed_cli_resumes_and_takes_what_was_queued() {
     stop(&session).await;
 }
 
+// Guards: the CLI exits, is killed, closes stdout, stops reading stdin
+#[tokio::test]
+async fn the_cli_exits_or_is_killed_and_the_session_goes_on() {
+    for (end, expected) in [
+        ("crash-code=0", Exit::Code(0)),
+        ("crash-code=7", Exit::Code(7)),
+        ("crash-code=255", Exit::Code(255)),
+        ("crash-signal=9", Exit::Signal(9)),
+        ("crash-signal=15", Exit::Signal(15)),
+        ("crash-signal=6", Exit::Signal(6)),
+    ] {
+        let scratch = Scratch::new();
+        let (state, print_args) = (scratch.state(), scratch.print_args());
+        // What the CLI has forked holds its pipes, and delays no restart.
+        let behaviours = format!("fork;crash-on-prompt=2;crash-times=1;{end};{state};{print_args}");
+        let session = start(fake(behaviours)).await;
+        answers(&session, "one").await;
+        match cause(&prompt(&session, "two").await) {
+            ExitCause::Exited { exit, .. } => assert_eq!(*exit, expected),
+            other => panic!("{other:?}"),
+        }
+        answers(&session, "three").await;
+        let resumed = &scratch.args()[1];
+        assert!(resumed.iter().any(|arg| arg.starts_with("--resume=")), "{resumed:?}");
+        stop(&session).await;
+    }
+}
+
+// Guards: the CLI exits, is killed, closes stdout, stops reading stdin
+#[tokio::test]
+async fn a_cli_that_closes_stdout_and_lives_on_is_restarted() {
+    let scratch = Scratch::new();
+    let session = start(fake(format!("close-stdout;crash-times=1;{}", scratch.state()))).await;
+    let outcome = prompt(&session, "one").await;
+    assert!(matches!(cause(&outcome), ExitCause::StdoutClosed { .. }), "{outcome:?}");
+    answers(&session, "two").await;
+    stop(&session).await;
+}
+
 // Guards: fenced
 #[tokio::test]
 async fn calls_in_flight_end_with_their_cli_and_not_with_the_next_one() {
@@ -688,6 +740,7 @@ async fn half_a_line_is_no_message_and_the_next_cli_begins_afresh() {
     assert_eq!(kinds, ["system"]);
     assert!(matches!(cause(&outcome(&mut turn).await), ExitCause::Exited { exit: Exit::Code(0), .. }));
     answers(&session, "two").await;
+    assert_eq!(session.snapshot().await.unwrap().counters.malformed_lines, 1);
     stop(&session).await;
 }
 

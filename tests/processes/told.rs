@@ -27,7 +27,7 @@ async fn a_failure_prints_seed_timeline_and_the_command_that_replays_it() {
     let (_, told) = text.split_once(&format!("---- {this} stdout ----")).unwrap_or_else(|| panic!("{text}"));
     let replay = format!("GREENROOM_SEED=4711 cargo test -p greenroom --test processes -- --exact {this}\n");
     for expected in
-        ["it fails", "CliStarted {", "CliReady {", r#""host":"{"#, "Does it?", "greenroom-fake-cli", &replay]
+        ["it fails", "CliStarted {", "CliReady {", "host > {", "Does it?", "greenroom-fake-cli", &replay]
     {
         assert!(told.contains(expected), "{expected} is missing:\n{told}");
     }

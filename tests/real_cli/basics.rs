@@ -35,7 +35,7 @@ async fn handshake_by_initialize_and_a_call() {
 
     let seen = stage.last_result();
     assert_eq!((seen.text.as_str(), seen.is_error), ("8", false));
-    assert_eq!(seen.tool_use_id, "toolu_script_0");
+    assert_eq!(seen.tool_use_id, "toolu_script_0_0");
     assert!(stage.model.requests()[0].tool_names().contains(&"mcp__calc__add"));
     let snapshot = session.snapshot().await.unwrap();
     assert_eq!(snapshot.servers[0].mcp_sessions, 0, "its manifest made the MCP handshake unnecessary");
@@ -76,7 +76,7 @@ async fn read_only_calls_are_in_flight_all_at_once() {
 
     let seen: Vec<_> = stage.last_request().tool_results();
     let seen: BTreeSet<_> = seen.iter().map(|seen| (seen.tool_use_id.as_str(), seen.text.as_str())).collect();
-    let ids = ["toolu_script_0", "toolu_script_1", "toolu_script_2", "toolu_script_3"];
+    let ids = ["toolu_script_0_0", "toolu_script_0_1", "toolu_script_0_2", "toolu_script_0_3"];
     assert_eq!(
         seen,
         BTreeSet::from_iter(ids.into_iter().zip(["1", "2", "3", "4"])),

@@ -6,13 +6,14 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that shows its figures")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use greenroom::{Session, ToolContext, ToolServer};
 use greenroom_testkit::invariants::Violation;
-use greenroom_testkit::{Chaos, FaultMix, LeakCheck};
+use greenroom_testkit::{Chaos, FaultKind, FaultMix, LeakCheck};
 use serde_json::json;
 
 /// The bytes that are in use.
@@ -40,6 +41,10 @@ static ALLOCATOR: Counted = Counted;
 
 /// At least so many control requests of the CLI.
 const REQUESTS: u64 = 100_000;
+
+/// Faults of handlers, which a plan has more often than others.
+const HANDLERS: [FaultKind; 4] =
+    [FaultKind::HandlerPanic, FaultKind::HandlerHang, FaultKind::HandlerSlow, FaultKind::HandlerError];
 
 /// Steps of the plan that make as many requests.
 const STEPS: usize = 9600;
@@ -73,6 +78,21 @@ fn mib(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
+/// The open files and the child processes of this process.
+fn left() -> BTreeSet<String> {
+    let listed = |folder: &str| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    // The listing itself is an open file.
+    let files = listed("/proc/self/fd").filter_map(|entry| {
+        let target = std::fs::read_link(entry.path()).ok().filter(|target| !target.ends_with("fd"))?;
+        Some(format!("file {:?} ({})", entry.file_name(), target.display()))
+    });
+    let children = listed("/proc/self/task").flat_map(|entry| {
+        let pids = std::fs::read_to_string(entry.path().join("children")).unwrap_or_default();
+        pids.split_whitespace().map(|pid| format!("process {pid}")).collect::<Vec<_>>()
+    });
+    files.chain(children).collect()
+}
+
 fn mean(samples: &[usize]) -> usize {
     samples.iter().sum::<usize>() / samples.len().max(1)
 }
@@ -90,7 +110,7 @@ async fn a_hundred_thousand_requests_in_a_storm_of_faults() {
             }
         }
     }));
-    let leaks = LeakCheck::all();
+    let (leaks, left_before) = (LeakCheck::tasks(), left());
     let started = Instant::now();
     let (living, heap) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
 
@@ -120,7 +140,7 @@ async fn a_hundred_thousand_requests_in_a_storm_of_faults() {
         })
         .without_transcript()
         .watch(move |_| samples.lock().unwrap().push(LIVE.load(Ordering::Relaxed)));
-    let mix = FaultMix::all().handlers(6).calls(40, 64).settles(14).prompts(4).steps(STEPS);
+    let mix = FaultMix::all().weights(&HANDLERS, 6).calls(40, 64).settles(14).prompts(4).steps(STEPS);
     let run = chaos.run(&mix.plan(1)).await;
 
     let violations = &run.report.violations;
@@ -131,6 +151,7 @@ async fn a_hundred_thousand_requests_in_a_storm_of_faults() {
     });
     let crossing = of(|violation| matches!(violation, Violation::NotAsked { .. }));
     let leak = leaks.check(Duration::from_secs(60)).await;
+    let left: Vec<String> = left().difference(&left_before).cloned().collect();
     let heap = heap.lock().unwrap();
     let tenth = heap.len() / 10;
     // Skip the very beginning, where tables grow to their size.
@@ -149,10 +170,10 @@ async fn a_hundred_thousand_requests_in_a_storm_of_faults() {
     println!("unanswered {unanswered} ({} died with their CLI)", counts.open_at_end);
     println!("answered twice {twice}");
     println!("answers crossing an incarnation {crossing}");
-    println!("orphans: {}", leak.as_ref().err().map_or("0".into(), ToString::to_string));
+    println!("orphans: {left:?} {}", leak.as_ref().err().map_or("0".into(), ToString::to_string));
     println!(
         "tasks, actors, file descriptors and children at the baseline: {}; states alive {states}",
-        leak.is_ok()
+        leak.is_ok() && left.is_empty()
     );
     println!("live heap {:.2} MiB in the first tenth, {:.2} MiB in the last", mib(first), mib(last));
     println!("{:.1} s", started.elapsed().as_secs_f64());
@@ -162,6 +183,7 @@ async fn a_hundred_thousand_requests_in_a_storm_of_faults() {
     if let Err(leak) = leak {
         panic!("{leak}");
     }
+    assert!(left.is_empty(), "{left:?}");
     assert!(counts.requests >= REQUESTS, "{}", counts.requests);
     assert!(counts.incarnations > 100 && counters.server_restarts > 100 && counters.control_restarts > 100);
     assert!(last <= first + MARGIN_BYTES, "the heap grew: {heap:?}");

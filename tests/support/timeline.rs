@@ -153,7 +153,7 @@ fn keep(note: Note) {
 }
 
 fn wire(recorder: &Recorder) -> String {
-    let lines = recorder.transcript().to_json_lines();
+    let lines = recorder.transcript().to_string();
     let (newest, length) = LINES;
     let count = lines.lines().count();
     let mut told = String::new();

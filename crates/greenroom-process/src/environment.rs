@@ -35,6 +35,7 @@ use rustix::process::{Pid, getpid};
 
 use super::numbers::{AHEAD, is_ours, last_number, listed, numbers_from};
 use crate::numbers::is_absent;
+use crate::stat::Stat;
 
 /// Pause between two looks at processes that are between two programs.
 pub(crate) const PAUSE: Duration = Duration::from_millis(1);
@@ -298,30 +299,20 @@ enum State {
     NoEnvironment,
 }
 
-/// Reads the fields of proc_pid_stat(5).
 fn state(pid: Pid) -> io::Result<State> {
-    match fs::read(format!("/proc/{}/stat", pid.as_raw_pid())) {
-        Err(error) if is_ours(&error) => Err(error),
-        stat => Ok(stat.ok().and_then(|stat| state_in(&stat)).unwrap_or(State::NoEnvironment)),
-    }
+    Ok(Stat::of(pid)?.and_then(|stat| state_in(&stat)).unwrap_or(State::NoEnvironment))
 }
 
-fn state_in(stat: &[u8]) -> Option<State> {
+fn state_in(stat: &Stat) -> Option<State> {
     /// Flags of a thread of the system itself, and of a thread that ends.
     const KERNEL: u64 = 0x0020_0000;
     const ENDING: u64 = 0x4;
-    // The name before it may have spaces and brackets, and need not be UTF-8.
-    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let fields = String::from_utf8_lossy(&stat[after_name..]);
-    // The state is field 3.
-    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let flags = number(9)?;
+    let flags = stat.number(9)?;
     // The count of threads (field 20) tells nothing here: while a thread takes the place of the first thread, the count
     // is 0 or 1.
-    let has_ended = matches!(*fields.first()?, "Z" | "X" | "x") || flags & ENDING != 0;
+    let has_ended = stat.has_ended() || flags & ENDING != 0;
     // The system notes the end of the program's code last, when the environment is there.
-    let (code, begin, end) = (number(27)?, number(50)?, number(51)?);
+    let (code, begin, end) = (stat.number(27)?, stat.number(50)?, stat.number(51)?);
     Some(if flags & KERNEL != 0 {
         State::NoEnvironment
     } else if has_ended {
@@ -348,7 +339,11 @@ mod tests {
             fields[9 - 3] = "4".to_owned();
             fields[20 - 3] = threads.to_string();
             let stat = format!("4711 (a) name) {}", fields.join(" "));
-            assert_eq!(state_in(stat.as_bytes()), Some(State::OtherThreads), "{threads} threads");
+            assert_eq!(
+                state_in(&Stat::parse(stat.as_bytes()).unwrap()),
+                Some(State::OtherThreads),
+                "{threads} threads"
+            );
         }
     }
 }

@@ -7,7 +7,7 @@
 //!   readable when the process ends, and that never means another process, even when the process id is reused. The
 //!   thread sleeps in `epoll_wait(2)`; children are added to its set while it sleeps. It starts with the first child and
 //!   never ends.
-//! - Without pidfds (other systems, Linux before 5.4, a filter that refuses the system call) each child has a thread of
+//! - Without pidfds (other systems, Linux before 5.3, a filter that refuses the system call) each child has a thread of
 //!   its own, which sleeps in `waitid(2)`.
 //!
 //! The thread that starts children does not wait for ends, so a start that hangs delays no end.
@@ -27,11 +27,6 @@ pub(super) const WITHOUT_PIDFDS: &str = "GREENROOM_TEST_WITHOUT_PIDFDS";
 pub(super) trait WatchedChild: Send + Sync {
     /// `None` where the system has no pidfds.
     fn pidfd(&self) -> Option<&OwnedFd>;
-
-    /// Fails if the pidfd exists, but the system refuses to wait by it.
-    fn check_pidfd(&self) -> io::Result<()> {
-        Ok(())
-    }
 
     /// Returns whether the child has ended, and acts on the end if so. Called when the pidfd is readable. A process
     /// that a debugger holds makes its pidfd readable twice; the first time this returns false.
@@ -97,7 +92,7 @@ mod epoll {
     use std::io;
     use std::os::fd::OwnedFd;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+    use std::sync::{Arc, Mutex};
     use std::thread;
 
     use rustix::buffer::spare_capacity;
@@ -105,15 +100,14 @@ mod epoll {
     use rustix::io::Errno;
 
     use super::{WatchedChild, wait_on_thread};
+    use crate::lock;
 
     /// Most events that one call of `epoll_wait` returns.
     const EVENTS: usize = 64;
 
-    static SET: Mutex<EpollSet> = Mutex::new(EpollSet::new(0));
+    static SET: Mutex<EpollSet> = Mutex::new(EpollSet { epoll: None, children: BTreeMap::new(), next_id: 0 });
 
     struct EpollSet {
-        /// Process id of the owner. A fork of the host inherits this memory, but not the children.
-        host: u32,
         /// `None` until the thread runs.
         epoll: Option<Arc<OwnedFd>>,
         children: BTreeMap<u64, Arc<dyn WatchedChild>>,
@@ -121,10 +115,6 @@ mod epoll {
     }
 
     impl EpollSet {
-        const fn new(host: u32) -> Self {
-            Self { host, epoll: None, children: BTreeMap::new(), next_id: 0 }
-        }
-
         /// The epoll descriptor; starts the thread if there is none.
         fn running(&mut self) -> io::Result<Arc<OwnedFd>> {
             if let Some(epoll) = &self.epoll {
@@ -138,21 +128,10 @@ mod epoll {
         }
     }
 
-    fn lock() -> MutexGuard<'static, EpollSet> {
-        let mut set = SET.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = std::process::id();
-        if set.host != host {
-            // Forgotten, not dropped: the children and descriptors belong to the parent.
-            std::mem::forget(std::mem::replace(&mut *set, EpollSet::new(host)));
-        }
-        set
-    }
-
     pub(super) fn add(child: &Arc<dyn WatchedChild>) -> io::Result<()> {
         let pidfd = child.pidfd().ok_or(Errno::NOSYS)?;
-        child.check_pidfd()?;
         // Locked until the child is in the map: its event may come at once.
-        let mut set = lock();
+        let mut set = lock(&SET);
         let epoll = set.running()?;
         let id = set.next_id;
         set.next_id += 1;
@@ -167,7 +146,16 @@ mod epoll {
             match epoll::wait(epoll, spare_capacity(&mut events), None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
-                Err(error) => return fall_back(error),
+                Err(error) => {
+                    // Someone in this process has closed the descriptor. A further child cannot be added, and gets a thread.
+                    let children = std::mem::take(&mut lock(&SET).children);
+                    for child in children.into_values() {
+                        if wait_on_thread(Arc::clone(&child)).is_err() {
+                            child.abandon();
+                        }
+                    }
+                    return tracing::error!(%error, "cannot wait for children by epoll: a thread waits for each");
+                }
             }
             for event in events.drain(..) {
                 readable(epoll, event.data.u64());
@@ -177,9 +165,9 @@ mod epoll {
 
     fn readable(epoll: &OwnedFd, id: u64) {
         // Polled without the lock: reaping may take a moment.
-        let Some(child) = lock().children.remove(&id) else { return };
+        let Some(child) = lock(&SET).children.remove(&id) else { return };
         if let Ok(false) = catch_unwind(AssertUnwindSafe(|| child.poll_exit())) {
-            lock().children.insert(id, child);
+            lock(&SET).children.insert(id, child);
             return;
         }
         // Dropping the pidfd would not remove it from the set while a child that is being started holds a copy.
@@ -188,22 +176,5 @@ mod epoll {
         }
         // After a panic above, callers that wait for the exit must not wait for ever.
         child.abandon();
-    }
-
-    /// Someone else in this process has closed the epoll descriptor. Each child gets a thread; the next child, a new
-    /// set.
-    fn fall_back(error: Errno) {
-        let children = {
-            let mut set = lock();
-            set.epoll = None;
-            std::mem::take(&mut set.children)
-        };
-        for child in children.into_values() {
-            if wait_on_thread(Arc::clone(&child)).is_err() {
-                child.abandon();
-            }
-        }
-        // Last, because a subscriber may panic.
-        tracing::error!(%error, "cannot wait for the ends of children by epoll: a thread waits for each");
     }
 }

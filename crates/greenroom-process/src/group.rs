@@ -17,7 +17,7 @@
 //! reaped.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpgid, kill_process, kill_process_group, waitid,
@@ -28,7 +28,7 @@ use super::contain::containment::{Contained, Descendants, Swept};
 use super::exits::{self, WatchedChild};
 use super::guardian;
 use super::identity::ProcessIdentity;
-use crate::{Exit, Leftover};
+use crate::{Exit, Leftover, lock};
 
 /// State of the leader, which is the child process itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +93,9 @@ impl Group {
     /// Asks the system: the thread that notes the exit may be behind.
     fn leader_runs(&self) -> bool {
         // Locked until it is looked at, so that it is not reaped meanwhile.
-        let leader = self.leader();
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let status = || rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.id), options));
+        let leader = lock(&self.leader);
         // An error: someone else has reaped it.
-        *leader != Leader::Reaped && matches!(status(), Ok(None))
+        *leader != Leader::Reaped && matches!(self.status(), Ok(None))
     }
 
     /// Waits until the leader has exited.
@@ -107,7 +105,7 @@ impl Group {
 
     /// Asks the whole group to end (SIGTERM).
     pub(super) fn terminate(&self) {
-        let leader = self.leader();
+        let leader = lock(&self.leader);
         if *leader == Leader::Reaped {
             return;
         }
@@ -120,7 +118,7 @@ impl Group {
 
     /// Kills the group, reaps the leader if it has exited, and has what left the group swept.
     pub(super) fn kill(&self) {
-        let mut leader = self.leader();
+        let mut leader = lock(&self.leader);
         if *leader != Leader::Reaped {
             self.signal_group(Signal::KILL);
             self.signal_leader(Signal::KILL);
@@ -140,7 +138,7 @@ impl Group {
     fn leader_ended(&self, status: rustix::io::Result<Option<WaitIdStatus>>) {
         let exit = match status {
             Ok(status) => {
-                let mut leader = self.leader();
+                let mut leader = lock(&self.leader);
                 *leader = match *leader {
                     Leader::Running => Leader::Exited,
                     Leader::Killed => self.reap(),
@@ -150,7 +148,7 @@ impl Group {
             }
             // Someone else in this process has reaped the leader. Kill the group now: its id may be reused soon.
             Err(_) => {
-                let mut leader = self.leader();
+                let mut leader = lock(&self.leader);
                 let first = *leader == Leader::Running;
                 self.signal_group(Signal::KILL);
                 guardian::forget(self.id);
@@ -195,17 +193,10 @@ impl Group {
         Leader::Reaped
     }
 
-    fn leader(&self) -> MutexGuard<'_, Leader> {
-        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The leader's exit status, without waiting and without reaping; `None` while it runs.
-    #[cfg(target_os = "linux")]
+    /// The leader's exit status, without waiting and without reaping; `None` while it runs. Only before the leader is reaped.
     fn status(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
-        use std::os::fd::AsFd;
-        let pidfd = self.pidfd.as_ref().ok_or(rustix::io::Errno::NOSYS)?.as_fd();
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        rustix::io::retry_on_intr(|| waitid(WaitId::PidFd(pidfd), options))
+        rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.id), options))
     }
 }
 
@@ -214,12 +205,6 @@ impl WatchedChild for Group {
         self.pidfd.as_ref()
     }
 
-    #[cfg(target_os = "linux")]
-    fn check_pidfd(&self) -> std::io::Result<()> {
-        Ok(self.status().map(drop)?)
-    }
-
-    #[cfg(target_os = "linux")]
     fn poll_exit(&self) -> bool {
         match self.status() {
             Ok(None) => false,
@@ -228,11 +213,6 @@ impl WatchedChild for Group {
                 true
             }
         }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn poll_exit(&self) -> bool {
-        false
     }
 
     fn wait_exit(&self) {

@@ -44,7 +44,7 @@ impl ProcessIdentity {
     /// The identity of a child that was not reaped yet, so that its id is not used again.
     pub(super) fn of_child(leader: Pid, mark: Option<&str>) -> Self {
         let pid = leader.as_raw_nonzero().get().unsigned_abs();
-        Self { pid, started: system::started(pid), boot: system::boot(), mark: mark.map(str::to_owned) }
+        Self { pid, started: system::started(leader), boot: system::boot(), mark: mark.map(str::to_owned) }
     }
 
     /// Whether the child, a member of its process group, or another process with its mark still runs. Zombies do not
@@ -85,46 +85,26 @@ impl ProcessIdentity {
 /// The start of a process, in clock ticks of the system since its boot. `None` if there is no such process, or if it is a zombie.
 #[cfg(target_os = "linux")]
 pub(super) fn started(pid: Pid) -> Option<u64> {
-    system::runs_since(pid.as_raw_nonzero().get().unsigned_abs())
+    system::runs_since(pid)
 }
 
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs;
 
+    use rustix::process::Pid;
+
     use super::super::environment::Patience;
+    use super::super::numbers::listed;
+    use super::super::stat::Stat;
     use super::{ProcessIdentity, mark};
 
-    /// The part of `/proc/PID/stat` that matters here.
-    struct ProcessStat {
-        /// Dead, and perhaps a zombie.
-        ended: bool,
-        group: u32,
-        started: u64,
+    pub(super) fn started(pid: Pid) -> Option<u64> {
+        Stat::of(pid).ok()??.started()
     }
 
-    impl ProcessStat {
-        /// `None` if there is no such process.
-        fn of(pid: u32) -> Option<Self> {
-            let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-            // `PID (NAME) STATE PPID GROUP …`: the name may have spaces and brackets, and need not be UTF-8.
-            let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-            let fields = String::from_utf8_lossy(&stat[after_name..]);
-            let mut fields = fields.split_ascii_whitespace();
-            let state = fields.next()?;
-            let group = fields.nth(1)?.parse().ok()?;
-            // Field 22 of proc_pid_stat(5): 17 fields lie between the group, which is field 5, and it.
-            let started = fields.nth(16)?.parse().ok()?;
-            Some(Self { ended: matches!(state, "Z" | "X" | "x"), group, started })
-        }
-    }
-
-    pub(super) fn started(pid: u32) -> Option<u64> {
-        ProcessStat::of(pid).map(|stat| stat.started)
-    }
-
-    pub(super) fn runs_since(pid: u32) -> Option<u64> {
-        ProcessStat::of(pid).filter(|stat| !stat.ended).map(|stat| stat.started)
+    pub(super) fn runs_since(pid: Pid) -> Option<u64> {
+        Stat::of(pid).ok()?.filter(|stat| !stat.has_ended())?.started()
     }
 
     pub(super) fn boot() -> Option<String> {
@@ -137,11 +117,12 @@ mod system {
         if then.is_some() && now.is_some() && *then != now {
             return false;
         }
-        let leader = ProcessStat::of(process.pid);
+        let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
+        let Ok(leader) = pid.map_or(Ok(None), Stat::of) else { return true };
         // The system does not give the id of a group that has members to another process.
-        let reused =
-            leader.as_ref().is_some_and(|leader| process.started.is_some_and(|at| at != leader.started));
-        if !reused && (leader.is_some_and(|leader| !leader.ended) || has_members(process.pid)) {
+        let reused = process.started.is_some()
+            && leader.as_ref().is_some_and(|leader| leader.started() != process.started);
+        if !reused && (leader.is_some_and(|leader| !leader.has_ended()) || has_members(process.pid)) {
             return true;
         }
         let mut patience = Patience::default();
@@ -150,10 +131,13 @@ mod system {
         process.mark.as_deref().is_some_and(|mark| is_marked(mark) || is_marked(mark))
     }
 
+    /// Also true if nobody can tell.
     fn has_members(group: u32) -> bool {
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        ids.filter_map(ProcessStat::of).any(|stat| stat.group == group && !stat.ended)
+        let Ok(pids) = listed() else { return true };
+        pids.into_iter().any(|pid| match Stat::of(pid) {
+            Ok(stat) => stat.is_some_and(|stat| stat.number(5) == Some(group.into()) && !stat.has_ended()),
+            Err(_) => true,
+        })
     }
 
     /// Also true if nobody can tell.
@@ -171,7 +155,7 @@ mod system {
 
     use super::ProcessIdentity;
 
-    pub(super) fn started(_: u32) -> Option<u64> {
+    pub(super) fn started(_: Pid) -> Option<u64> {
         None
     }
 

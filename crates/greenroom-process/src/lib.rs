@@ -28,7 +28,7 @@
 //!
 //! - `greenroom-start` starts all children, one after another. The parent-death signal of the system fires when the *thread* that
 //!   started a child ends, and threads of a runtime come and go.
-//! - `greenroom-exits` waits for the ends of all children. It needs pidfds (Linux 5.4); without them each running child has a
+//! - `greenroom-exits` waits for the ends of all children. It needs pidfds (Linux 5.3); without them each running child has a
 //!   thread `greenroom-wait`, and the guardian has `greenroom-guard`.
 //!
 //! A third thread, `greenroom-sweep`, runs only while descendants of a child that ended are being killed.
@@ -40,11 +40,11 @@
 // From the bottom up; each file uses those above it:
 //
 // - `types.rs`, `error.rs`, `command.rs`: plain data
-// - `stdin.rs`: a stdin that closes when it is shut down
 // - `aside.rs`: work that may hang, on a thread of its own
 // - `start/spawner.rs`: the one thread that starts all children
 // - `exits.rs`: the one thread that waits for the ends of all children
 // - `numbers.rs`: the numbers of processes
+// - `stat.rs`: the fields of `/proc/PID/stat`
 // - `environment.rs`: looks at the environment of all processes
 // - `mark.rs`: finds every descendant by a variable that descendants inherit
 // - `contain/`: finds every descendant by a control group (`cgroup.rs`) and the mark; `containment.rs` combines the two
@@ -72,8 +72,9 @@ mod mark;
 mod numbers;
 mod process;
 mod start;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code))]
+mod stat;
 mod stderr;
-mod stdin;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -88,7 +89,6 @@ pub use command::{Command, StderrSink};
 pub use error::{Error, ErrorKind, Result};
 pub use identity::ProcessIdentity;
 pub use process::{Child, Process, spawn};
-pub use stdin::Stdin;
 pub use types::{ContainedBy, Containment, Exit, Leftover, OsUser};
 pub use variable::{kill_processes_with, processes_with};
 

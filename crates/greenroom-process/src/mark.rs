@@ -35,11 +35,6 @@ pub(crate) fn can_be_found() -> bool {
     File::open("/proc/self/environ").is_ok()
 }
 
-/// True if this process may read the environment of the process.
-pub(crate) fn is_readable(pid: Pid) -> bool {
-    environment::is_readable(pid)
-}
-
 /// Reads the environment of each process, and calls `found` with the position in `marks` of the mark that it has.
 ///
 /// # Errors

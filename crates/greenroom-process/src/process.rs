@@ -12,17 +12,16 @@ use crate::error::{Error, ErrorKind};
 use crate::group::GroupGuard;
 use crate::guardian::Watchdog;
 use crate::identity::ProcessIdentity;
-use crate::start::spawn::{Started, start};
+use crate::start::spawn::start;
 use crate::stderr::StderrTask;
-use crate::stdin::Stdin;
 use crate::types::{ContainedBy, Exit, Leftover};
 
 /// A child that was started.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Child {
-    /// The child's stdin. Shutting it down is the end of the child's input.
-    pub stdin: Stdin,
+    /// The child's stdin. Dropping it is the end of the child's input; shutting it down does nothing.
+    pub stdin: ChildStdin,
     /// The child's stdout.
     pub stdout: ChildStdout,
     /// The child's process.
@@ -40,14 +39,14 @@ pub async fn spawn<E>(find: impl FnOnce() -> Result<Command, E> + Send + 'static
 where
     E: From<Error> + Send + 'static,
 {
-    let Started { stdin, stdout, stderr, group, command } = start(find).await?;
+    let ((stdin, stdout, stderr), group, command) = start(find).await?;
     tracing::debug!(pid = group.pid(), "started a child");
     let stdin = ChildStdin::from_std(stdin).map_err(pipe_failed)?;
     let stdout = ChildStdout::from_std(stdout).map_err(pipe_failed)?;
     let stderr = ChildStderr::from_std(stderr).map_err(pipe_failed)?;
     let stderr = StderrTask::start(stderr, command.stderr, command.stderr_line_bytes, Arc::clone(&group));
     let process = Process { group, stderr, program: command.program, _watchdog: command.watchdog };
-    Ok(Child { stdin: Stdin::new(stdin), stdout, process })
+    Ok(Child { stdin, stdout, process })
 }
 
 fn pipe_failed(error: io::Error) -> Error {
@@ -83,7 +82,8 @@ fn pipe_failed(error: io::Error) -> Error {
 /// once. Without `/bin/sh` a warning is logged once, and the system sends SIGKILL instead of SIGTERM to the children.
 ///
 /// The guardian is a child of the host: a host that waits for *all* its children waits for ever. A fork of the host
-/// that executes no other program, made after the first child, keeps the guardian waiting like the host itself.
+/// that executes no other program, made after the first child, keeps the guardian waiting like the host itself, and must start
+/// no children.
 pub struct Process {
     // Fields are dropped in order: the group is killed first.
     group: GroupGuard,

@@ -10,7 +10,7 @@ use std::task::{Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::ChildStderr;
-use tokio::sync::SetOnce;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::group::Group;
@@ -21,47 +21,38 @@ const READ_BYTES: usize = 8 << 10;
 
 /// The task that reads stderr. Dropping this aborts the task.
 pub(super) struct StderrTask {
-    drained: Arc<SetOnce<()>>,
+    /// Cancelled when the pipe was drained, or the task has ended.
+    drained: CancellationToken,
     _task: AbortOnDropHandle<()>,
 }
 
 impl StderrTask {
     #[expect(clippy::disallowed_methods, reason = "the handle below owns the task")]
     pub(super) fn start(stderr: ChildStderr, sink: StderrSink, line_bytes: usize, group: Arc<Group>) -> Self {
-        let drained = Arc::new(SetOnce::new());
-        let tell = Drained(Arc::clone(&drained));
+        let drained = CancellationToken::new();
+        let tell = (drained.clone(), drained.clone().drop_guard());
         let task = tokio::spawn(read(stderr, StderrLines::new(sink, line_bytes), group, tell));
         Self { drained, _task: AbortOnDropHandle::new(task) }
     }
 
     /// Resolves when everything that was in the pipe at the child's exit has gone to the sink.
     pub(super) async fn drained(&mut self) {
-        self.drained.wait().await;
+        self.drained.cancelled().await;
     }
 }
 
-/// Reports that the pipe was drained; on drop, that the task has ended.
-struct Drained(Arc<SetOnce<()>>);
-
-impl Drained {
-    fn tell(&self) {
-        self.0.set(()).ok();
-    }
-}
-
-impl Drop for Drained {
-    fn drop(&mut self) {
-        self.tell();
-    }
-}
-
-async fn read(mut stderr: ChildStderr, mut lines: StderrLines, group: Arc<Group>, drained: Drained) {
+async fn read(
+    mut stderr: ChildStderr,
+    mut lines: StderrLines,
+    group: Arc<Group>,
+    (drained, _guard): (CancellationToken, DropGuard),
+) {
     loop {
         tokio::select! {
             biased;
-            _ = group.exited(), if !drained.0.initialized() => {
+            _ = group.exited(), if !drained.is_cancelled() => {
                 drain(&stderr, &mut lines);
-                drained.tell();
+                drained.cancel();
             }
             more = read_some(&mut stderr, &mut lines) => if !more {
                 break;

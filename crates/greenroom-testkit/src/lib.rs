@@ -3,15 +3,12 @@
 //!
 //! - [`ScriptedCli`] plays a [`Script`] over an in-memory transport: no CLI, no process, no network, and it runs on
 //!   tokio's paused clock. [`ScriptedCli::by_hand`] gives the CLI's end of the pipe to the test itself.
-//! - [`FakeCli`] plays the same script as a real process, which misbehaves as a test asks for.
 //! - [`ScriptedModel`] plays the same script as a Messages API on loopback, to the real `claude` CLI.
 //! - [`FaultPlan`] says what is to break and when, from a seed; [`Chaos`] plays it against a session of yours and looks
-//!   whether every promise holds; [`LeakCheck`] says what was left behind.
+//!   whether every promise holds; [`LeakCheck`] says whether tasks were left behind.
 //! - [`Delivered`] is what a session would tell its CLI when it starts it.
 //! - [`Fault`] breaks a part of a running session on purpose.
-//! - [`Probe`] waits for events and states of a session, and says what came instead.
-//! - [`Recorder`] keeps what goes over the wire as a [`Transcript`], with what is secret [redacted](Redact);
-//!   [`Replay`] plays the CLI's side of it back.
+//! - [`Recorder`] keeps what goes over the wire as a [`Transcript`].
 //! - [`store_conformance`] says whether a session store of yours keeps its promises.
 //! - [`invariants`] are the promises of the library as checkers over a transcript.
 
@@ -19,30 +16,25 @@ mod base;
 mod chaos;
 mod cli;
 pub mod invariants;
+mod leak;
 mod model;
-mod probe;
-mod process;
 #[cfg(feature = "sessions")]
 mod store;
 mod wire;
 
 pub use chaos::plan::{FaultKind, FaultMix, FaultPlan, Step};
-pub use chaos::{AfterPlan, Chaos, Progress, Run};
+pub use chaos::{Chaos, Progress, Run};
 pub use cli::ScriptedCli;
 pub use cli::hand::{CliEnd, ScriptedListener};
 pub use cli::model_turn::{Item, ModelError, ModelTurn};
 pub use cli::script::Script;
 pub use greenroom::testing::{CallFault, Delivered, Fault};
+pub use leak::{Leak, LeakCheck};
 pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};
-pub use probe::Probe;
-pub use process::fake_cli::{FakeCli, FakeCliTransport, main_if_asked};
-pub use process::leak::{Leak, LeakCheck};
 #[cfg(feature = "sessions")]
 pub use store::{StoreViolation, store_conformance};
 pub use wire::record::Recorder;
-pub use wire::redact::Redact;
-pub use wire::replay::Replay;
-pub use wire::transcript::{Entry, Line, Side, Transcript, Wire};
+pub use wire::transcript::{Entry, Line, Transcript, Wire};
 
 /// The program of the README is a doc test.
 #[cfg(doctest)]

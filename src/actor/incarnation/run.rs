@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use ractor::ActorRef;
+use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -58,7 +59,10 @@ pub(super) struct IncarnationTask {
 
 /// An incarnation whose process was started.
 pub(super) struct OpenIncarnation {
+    // Fields are dropped in this order.
     process: Box<dyn Process>,
+    /// What the CLI was started with.
+    _files: Option<TempDir>,
     /// The file of the CLI and its flags, if there is a real process.
     pub(super) command: Option<String>,
     pub(super) outbound: Outbound,
@@ -195,7 +199,7 @@ impl IncarnationTask {
         let mut launch = launch_for(options, &spec)?;
         launch.watchdog.clone_from(&shared.spec.watchdog);
         let flags = flags(&launch.args).join(" ");
-        let connection = private::open(&*shared.spec.transport, launch, channels.private).await?;
+        let (connection, files) = private::open(&*shared.spec.transport, launch, channels.private).await?;
         let (outbound, receiver) = Outbound::new(*epoch, &options.limits);
         let receiver = receiver.answers_to(shared.gate.clone());
         let command = connection.process.program().map(|program| format!("{} {flags}", program.display()));
@@ -213,6 +217,7 @@ impl IncarnationTask {
         let reader = StdoutReader::new(shared.clone(), outbound.clone(), feeder, evidence.clone());
         Ok(OpenIncarnation {
             process: connection.process,
+            _files: files,
             command,
             reader: Task::spawn(reader.run(connection.reader)),
             writer: Task::spawn(write_lines(receiver, connection.writer, options.timeouts.stdin_stall)),

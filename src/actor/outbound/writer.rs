@@ -112,6 +112,7 @@ pub(crate) async fn write_lines(
             items.shrink_to(FULL);
         }
     }
+    // A pipe of a process closes when the return drops `writer`.
     Ok(tokio::time::timeout(stall, writer.shutdown()).await.map_err(|_| stalled(stall))??)
 }
 

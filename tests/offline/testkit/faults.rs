@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use crate::common::*;
-use greenroom::report::Phase;
 use greenroom::transport::Exit;
-use greenroom::{Event, NoArgs, Session, SessionBuilder, ToolServer};
+use greenroom::{NoArgs, Session, SessionBuilder, ToolServer};
 use greenroom_testkit::invariants::{Report, Violation};
 use greenroom_testkit::{
-    Chaos, Entry, FaultKind, FaultMix, FaultPlan, LeakCheck, Line, ModelTurn, Probe, Recorder, Redact,
-    Replay, Script, ScriptedCli, Side, Step, Transcript, Wire, invariants,
+    Chaos, Entry, FaultKind, FaultMix, FaultPlan, LeakCheck, Line, Recorder, ScriptedCli, Step, Transcript,
+    Wire, invariants,
 };
 use serde_json::{Value, json};
 
@@ -19,26 +18,6 @@ fn clock(time: &'static str) -> SessionBuilder {
         .tool("now", "The time", move |_: NoArgs| async move { time })
         .tool("boom", "Panics", async |_: NoArgs| -> String { panic!("kaboom") });
     Session::builder().mcp_server(clock).allow_server_tools("clock")
-}
-
-fn script() -> Script {
-    Script::new()
-        .turn(ModelTurn::new().text("Let me look.").call("mcp__clock__now", json!({ "zone": "Here" })))
-        .turn(ModelTurn::new().text("It is noon."))
-}
-
-/// A session with one prompt on this CLI, recorded.
-async fn recorded(redact: Option<Redact>) -> Transcript {
-    let cli = ScriptedCli::play(script());
-    let mut recorder = Recorder::around(cli.transport());
-    if let Some(redact) = redact {
-        recorder = recorder.redacting(redact);
-    }
-    let session = clock("noon").transport(recorder.clone()).start().await.unwrap();
-    let outcome = session.prompt("What time is it?").await.unwrap().outcome().await.unwrap();
-    assert_eq!(outcome.text(), Some("It is noon."));
-    session.stop().await.unwrap();
-    recorder.transcript()
 }
 
 // ---- transcripts -------------------------------------------------------------------------------------------------
@@ -62,13 +41,11 @@ async fn a_recorder_keeps_both_directions_of_every_incarnation() {
     stop(session, end).await;
 
     let transcript = recorder.transcript();
-    assert_eq!(transcript.epochs(), [1, 2]);
     let of = |epoch: u64| transcript.entries().iter().filter(move |entry| entry.epoch == epoch);
     assert!(matches!(&of(1).next().unwrap().wire, Wire::Opened { args } if !args.is_empty()));
     assert!(of(1).any(|entry| matches!(&entry.wire, Wire::Cli(line) if line.bytes() == b"noise \xff")));
     assert!(of(1).any(|entry| matches!(&entry.wire, Wire::Cli(line) if !line.is_whole())));
     assert!(matches!(of(1).next_back().unwrap().wire, Wire::Ended { exit: Some(Exit::Signal(9)) }));
-    assert!(of(2).any(|entry| entry.wire == Wire::Closed { by: Side::Host }));
     assert!(matches!(of(2).next_back().unwrap().wire, Wire::Ended { exit: Some(Exit::Code(0)) }));
     let answered = transcript.to_string();
     assert!(answered.contains("host > ") && answered.contains("noon"), "{answered}");
@@ -76,110 +53,6 @@ async fn a_recorder_keeps_both_directions_of_every_incarnation() {
     let report = invariants::check(&transcript);
     report.assert_fine();
     assert_eq!((report.counts.incarnations, report.counts.requests, report.counts.answers), (2, 1, 1));
-    assert_eq!(transcript.to_json_lines().parse::<Transcript>().unwrap(), transcript, "it survives a file");
-}
-
-#[tokio::test(start_paused = true)]
-async fn redacted_transcripts_keep_their_structure_and_nothing_that_was_said() {
-    let whole = recorded(None).await;
-    assert!(whole.to_json_lines().contains("noon"));
-    for transcript in [recorded(Some(Redact::payloads())).await, Redact::payloads().transcript(&whole)] {
-        let text = transcript.to_json_lines();
-        for said in ["noon", "What time", "Let me look", "Here"] {
-            assert!(!text.contains(said), "{said} in {text}");
-        }
-        let report = invariants::check(&transcript);
-        report.assert_fine();
-        assert_eq!(report.counts, invariants::check(&whole).counts);
-    }
-    let text = Redact::values(["noon", "Let me look."]).transcript(&whole).to_json_lines();
-    assert!(text.contains("What time") && !text.contains("noon") && !text.contains("Let me look"), "{text}");
-    let quoted = Transcript::new([Entry::new(
-        1,
-        Duration::ZERO,
-        Wire::Cli(Line::from(&json!({ "text": "a \"secret\"" }))),
-    )]);
-    let text = Redact::values(["a \"secret\""]).transcript(&quoted).to_json_lines();
-    assert!(!text.contains("secret"), "its JSON spelling goes as well: {text}");
-}
-
-// ---- replay ------------------------------------------------------------------------------------------------------
-
-#[tokio::test(start_paused = true)]
-async fn a_recorded_session_is_played_back_without_its_cli() {
-    for transcript in [recorded(None).await, recorded(Some(Redact::payloads())).await] {
-        let replay = Replay::of(&transcript);
-        let again = Recorder::around(replay.transport());
-        let session = clock("noon").transport(again.clone()).start().await.unwrap();
-        let mut turn = within(SOON, session.prompt("What time is it?")).await.unwrap();
-        let outcome = within(SOON, turn.outcome()).await.unwrap();
-        assert!(outcome.is_completed(), "{outcome:?}");
-        session.stop().await.unwrap();
-        replay.assert_same();
-        assert!(replay.is_over());
-        invariants::check(&again.transcript()).assert_fine();
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_replay_says_what_the_host_does_otherwise() {
-    let transcript = recorded(None).await;
-    let replay = Replay::of(&transcript);
-    let session = clock("midnight").transport(replay.transport()).start().await.unwrap();
-    let mut turn = session.prompt("How late is it?").await.unwrap();
-    within(SOON, turn.outcome()).await.unwrap();
-    session.stop().await.unwrap();
-    let differences = replay.differences();
-    assert_eq!(differences.len(), 2, "{differences:#?}");
-    assert!(differences[0].contains("What time") && differences[0].contains("How late"), "{differences:#?}");
-    assert!(differences[1].contains("noon") && differences[1].contains("midnight"), "{differences:#?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_replay_that_waits_in_vain_says_for_what() {
-    let transcript = recorded(None).await;
-    let replay = Replay::with_patience(&transcript, Duration::from_secs(5));
-    let session = clock("noon").transport(replay.transport()).start().await.unwrap();
-    let mut events = session.events();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(replay.waiting_for().as_deref(), Some("a prompt"));
-    event(&mut events, |event| matches!(event, Event::CliExited { .. }).then_some(())).await;
-    assert!(
-        replay.differences()[0].contains("a prompt did not come within 5s"),
-        "{:?}",
-        replay.differences()
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_crash_is_played_back_as_a_crash() {
-    let (transport, mut listener) = ScriptedCli::by_hand();
-    let recorder = Recorder::around(transport);
-    let (session, mut end) = tokio::join!(clock("noon").transport(recorder.clone()).start(), async {
-        let mut end = listener.accept().await;
-        end.handshake().await;
-        end
-    });
-    let session = session.unwrap();
-    let mut turn = session.prompt("Hello").await.unwrap();
-    let _lost = end.expect("user").await;
-    end.begin_turn();
-    settled(&mut end).await;
-    end.exit(Exit::Code(3));
-    assert!(!within(SOON, turn.outcome()).await.unwrap().is_completed());
-    let mut end = listener.accept().await;
-    end.handshake().await;
-    stop(session, end).await;
-
-    let replay = Replay::of(&recorder.transcript());
-    let session = clock("noon").transport(replay.transport()).start().await.unwrap();
-    let mut events = session.events();
-    let mut turn = session.prompt("Hello").await.unwrap();
-    let outcome = within(SOON, turn.outcome()).await.unwrap();
-    assert!(format!("{outcome:?}").contains("Code(3)"), "{outcome:?}");
-    event(&mut events, |event| matches!(event, Event::CliRestarted { .. }).then_some(())).await;
-    session.stop().await.unwrap();
-    replay.assert_same();
 }
 
 // ---- invariants: each fails on a transcript that breaks it -----------------------------------------------------
@@ -358,7 +231,8 @@ const PLAN_OF_SEED_7: [&str; 4] =
 
 #[test]
 fn a_mix_says_what_may_happen() {
-    let plan = FaultMix::none().handlers(1).steps(300).plan(1);
+    let plan =
+        FaultMix::none().weights(&[FaultKind::HandlerPanic, FaultKind::HandlerHang], 1).steps(300).plan(1);
     let of =
         |kind| plan.steps().iter().filter(|step| matches!(step, Step::Fault(k, _) if *k == kind)).count();
     assert!(of(FaultKind::HandlerPanic) > 0 && of(FaultKind::HandlerHang) > 0);
@@ -440,65 +314,7 @@ async fn a_leak_is_told() {
     #[allow(clippy::disallowed_methods, reason = "it is what is to be found")]
     let task = tokio::spawn(std::future::pending::<()>());
     let leak = leaks.check(Duration::from_secs(1)).await.unwrap_err();
-    assert_eq!(leak.to_string(), "left behind: 1 tasks, where there were 0;");
+    assert_eq!(leak.to_string(), "left behind: 1 tasks, where there were 0");
     task.abort();
     leaks.assert_none(Duration::from_secs(1)).await;
-}
-
-// ---- probes ------------------------------------------------------------------------------------------------------
-
-/// The text of the panic of this future.
-async fn said(future: impl Future<Output = ()>) -> String {
-    let panic =
-        futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(future)).await.unwrap_err();
-    panic.downcast_ref::<String>().cloned().unwrap_or_default()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_probe_waits_for_events_and_states_and_knows_their_order() {
-    let mut builder = clock("noon");
-    let early = builder.events();
-    let (session, end, mut listener) = start_by_hand(builder).await;
-    let mut probe = Probe::with_events(&session, early);
-    probe.phase(Phase::Ready, SOON).await;
-    let ready = probe.event("the first CLI", SOON, |event| matches!(event, Event::CliReady { .. })).await;
-    assert!(matches!(ready, Event::CliReady { epoch: 1, .. }));
-    end.exit(Exit::Code(4));
-    probe.phase(Phase::Recovering, SOON).await;
-    let end = within(SOON, async {
-        let mut end = listener.accept().await;
-        end.handshake().await;
-        end
-    })
-    .await;
-    let again = probe.event("another CLI", SOON, |event| matches!(event, Event::CliReady { .. })).await;
-    assert!(matches!(again, Event::CliReady { epoch: 2, .. }), "not the one that was returned before");
-    probe.snapshot("the second CLI", SOON, |s| s.cli.as_ref().is_some_and(|cli| cli.ready)).await;
-    probe.seen_in_order(["cli_started", "cli_ready", "cli_exited", "cli_restarting", "cli_ready"]);
-    probe.never_seen("server_restarted");
-    stop(session, end).await;
-    probe.event("the end", SOON, |event| matches!(event, Event::Stopped)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_probe_that_waits_in_vain_says_what_came() {
-    let (session, end, _listener) = start_by_hand(clock("noon")).await;
-    let mut probe = Probe::new(&session);
-    let limit = Duration::from_secs(3);
-    let text = said(async { drop(probe.event("a miracle", limit, |_| false).await) }).await;
-    assert_eq!(text, "a miracle did not come within 3s. No event came.");
-    session.inject(greenroom_testkit::Fault::KillServer("clock".into()));
-    probe.event("a restart", limit, |event| matches!(event, Event::ServerRestarted { .. })).await;
-    let text = said(async { probe.seen_in_order(["server_restarted", "failed"]) }).await;
-    assert!(text.starts_with("there is no failed after server_restarted. What came:"), "{text}");
-    let text = said(async { probe.never_seen("server_restarted") }).await;
-    assert!(text.contains("there is a server_restarted") && text.contains(r#""server":"clock""#), "{text}");
-    let text = said(probe.phase(Phase::Draining, limit)).await;
-    assert!(
-        text.contains("the phase Draining did not come within 3s") && text.contains("\"phase\""),
-        "{text}"
-    );
-    stop(session, end).await;
-    let text = said(async { drop(probe.event("more", limit, |_| false).await) }).await;
-    assert!(text.starts_with("the session ended without more. What came:"), "{text}");
 }

@@ -28,6 +28,9 @@ pub(crate) struct Behaviour {
     pub(crate) print_args: Option<PathBuf>,
     pub(crate) crash_on_prompt: Option<u64>,
     pub(crate) crash_times: Option<u64>,
+    pub(crate) crash_code: Option<u8>,
+    pub(crate) crash_signal: i32,
+    pub(crate) close_stdout: bool,
     pub(crate) error_exit: Option<u8>,
     pub(crate) half_line: bool,
     pub(crate) state: Option<PathBuf>,
@@ -46,7 +49,13 @@ pub(crate) struct Behaviour {
 impl Behaviour {
     pub(crate) fn from_env() -> Result<Self, String> {
         let list = env::var("FAKE_CLI").unwrap_or_default();
-        let mut this = Self { window: 1, server: "bench".into(), tool: "echo".into(), ..Self::default() };
+        let mut this = Self {
+            window: 1,
+            server: "bench".into(),
+            tool: "echo".into(),
+            crash_signal: 9,
+            ..Self::default()
+        };
         for entry in list.split(';').filter(|entry| !entry.is_empty()) {
             let (key, value) = entry.split_once('=').unwrap_or((entry, ""));
             match key {
@@ -69,6 +78,9 @@ impl Behaviour {
                 "print-args" => this.print_args = Some(value.into()),
                 "crash-on-prompt" => this.crash_on_prompt = Some(number(entry, value)?),
                 "crash-times" => this.crash_times = Some(number(entry, value)?),
+                "crash-code" => this.crash_code = Some(number(entry, value)?),
+                "crash-signal" => this.crash_signal = number(entry, value)?,
+                "close-stdout" => this.close_stdout = true,
                 "error-exit" => this.error_exit = Some(number(entry, value)?),
                 "half-line" => this.half_line = true,
                 "state" => this.state = Some(value.into()),

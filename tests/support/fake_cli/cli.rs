@@ -7,7 +7,7 @@ use std::{env, mem, process};
 use serde_json::{Value, json};
 
 use crate::behaviour::{Behaviour, Count, flag, servers_in_mcp_config};
-use crate::process::{kill_self, linger};
+use crate::process::{close_stdout, kill_self, linger};
 use crate::turn::{Prompt, Turn, is_echo, text_of_call};
 use crate::wire::{Uuids, What, Wire};
 
@@ -136,7 +136,7 @@ impl Cli {
             }
             What::Hang => turn.answer = Some(response.clone()),
             What::OfNoKnownSubtype => turn.refused += u64::from(response["subtype"] == "error"),
-            What::Ping if turn.crash => kill_self(),
+            What::Ping if turn.crash => kill_self(self.behaviour.crash_signal),
             What::Ping => {
                 if let Some(rpc) = turn.to_cancel.take() {
                     self.wire.cancel(&self.behaviour.server, rpc)?;
@@ -239,7 +239,15 @@ impl Cli {
         }
         if crash && behaviour.calls == 0 {
             self.wire.flush()?;
-            kill_self();
+            match behaviour.crash_code {
+                Some(code) => process::exit(code.into()),
+                None => kill_self(behaviour.crash_signal),
+            }
+        }
+        if behaviour.close_stdout && self.count.may_crash(behaviour) {
+            self.wire.flush()?;
+            close_stdout();
+            linger();
         }
         let message = json!({"id": self.wire.uuids.next(), "type": "message", "role": "assistant",
             "model": "fake-model", "content": [{"type": "text", "text": prompt.reply()}],

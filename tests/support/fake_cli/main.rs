@@ -35,14 +35,16 @@
 //! - `print-args=PATH`: appends its arguments, without the program's name, to the file as one line of JSON.
 //!
 //! End:
-//! - `crash-on-prompt=K`: kills itself with SIGKILL on the K-th prompt: after `system/init` or, with calls,
-//!   when the first window of calls is in flight and a `ping` sent behind it was answered.
+//! - `crash-on-prompt=K`: kills itself on the K-th prompt: after `system/init` or, with calls, when the first window
+//!   of calls is in flight and a `ping` sent behind it was answered. `crash-signal=N` names the signal (default 9).
+//!   With `crash-code=N` and without calls, it exits with this code instead.
+//! - `close-stdout`: on a prompt, after `system/init`, closes stdout and stays.
 //! - `error-exit=CODE`: on a prompt, after `system/init`, writes an error result and exits with this code.
 //! - `half-line`: on a prompt, after `system/init`, writes half a frame without a newline and exits with 0.
 //! - `state=PATH`: counts prompts and incarnations in this file, across restarts. Without it, a process
 //!   counts alone.
-//! - `crash-times=N`: only the first N incarnations end by `exit-at-once`, `error-exit`, `half-line` or
-//!   `crash-on-prompt` (then on their first prompt from the K-th on).
+//! - `crash-times=N`: only the first N incarnations end by `exit-at-once`, `error-exit`, `half-line`, `close-stdout`
+//!   or `crash-on-prompt` (then on their first prompt from the K-th on).
 //! - `ignore-term`: ignores SIGTERM and the end of stdin.
 //! - `stop-reading`: reads nothing after `initialize`.
 //! - `fork`: starts a process that inherits stdin, stdout and stderr and ignores SIGTERM, and writes

@@ -104,11 +104,21 @@ pub(crate) fn ignore_sigterm(ignore: bool) {
     unsafe { signal(rustix::process::Signal::TERM.as_raw(), if ignore { SIG_IGN } else { SIG_DFL }) };
 }
 
-/// Dies as if the machine had killed it: nothing is flushed, nothing is cleaned up.
+/// Dies as if the machine had sent this signal: nothing is flushed, nothing is cleaned up.
 #[cfg(unix)]
-pub(crate) fn kill_self() -> ! {
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+pub(crate) fn kill_self(signal: i32) -> ! {
+    if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+    }
     linger()
+}
+
+/// Closes stdout. Nothing may be written to it afterwards.
+#[cfg(unix)]
+pub(crate) fn close_stdout() {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    // SAFETY: nobody else in this process owns descriptor 1, and the process only waits from now on.
+    drop(unsafe { OwnedFd::from_raw_fd(1) });
 }
 
 #[cfg(not(unix))]
@@ -125,6 +135,9 @@ pub(crate) fn fork_chains(_: u32, _: &File) -> io::Result<()> {
 pub(crate) fn ignore_sigterm(_: bool) {}
 
 #[cfg(not(unix))]
-pub(crate) fn kill_self() -> ! {
+pub(crate) fn kill_self(_: i32) -> ! {
     std::process::abort()
 }
+
+#[cfg(not(unix))]
+pub(crate) fn close_stdout() {}

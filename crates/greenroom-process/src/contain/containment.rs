@@ -20,7 +20,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use super::cgroup::{self, Leaf};
 use crate::Containment;
-use crate::environment::Patience;
+use crate::environment::{self, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock;
 use crate::mark;
@@ -38,8 +38,6 @@ use crate::{ContainedBy, Leftover};
 /// The name of this process in marks and control groups.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// Process id of the owner. A fork of the host inherits this memory and needs a name of its own.
-    pub(crate) process: u32,
     /// The beginning of all marks of this host.
     pub(crate) mark: String,
     /// The folder for its control groups; `None` without cgroup v2.
@@ -47,19 +45,20 @@ pub(crate) struct Host {
 }
 
 pub(crate) fn host() -> Arc<Host> {
-    static HOST: Mutex<Option<Arc<Host>>> = Mutex::new(None);
-    let mut host = HOST.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
-    if let Some(host) = host.as_ref().filter(|host| host.process == process) {
-        return Arc::clone(host);
+    static HOST: OnceLock<Arc<Host>> = OnceLock::new();
+    Arc::clone(HOST.get_or_init(|| Arc::new(Host::new())))
+}
+
+impl Host {
+    fn new() -> Self {
+        let mark = Uuid::new_v4().simple().to_string();
+        let own = cgroup::own_folder();
+        if let Some(own) = &own {
+            cgroup::remove_stale(own);
+        }
+        let base = own.map(|own| cgroup::base(&own, std::process::id(), &mark));
+        Self { mark, base }
     }
-    let mark = Uuid::new_v4().simple().to_string();
-    let own = cgroup::own_folder();
-    if let Some(own) = &own {
-        cgroup::remove_stale(own);
-    }
-    let base = own.map(|own| cgroup::base(&own, process, &mark));
-    Arc::clone(host.insert(Arc::new(Host { process, mark, base })))
 }
 
 /// The containment of one child.
@@ -208,7 +207,7 @@ impl Contained {
     /// If the chosen way does not hold the child.
     pub(crate) fn confirm(&mut self, child: Pid) -> io::Result<()> {
         let entered = self.leaf.as_ref().is_some_and(|leaf| leaf.has(child));
-        let readable = self.mark.is_some() && mark::is_readable(child);
+        let readable = self.mark.is_some() && environment::is_readable(child);
         self.by = match self.mark {
             Some(_) if entered => Some(ContainedBy::Cgroup),
             Some(_) if readable => Some(ContainedBy::Mark),

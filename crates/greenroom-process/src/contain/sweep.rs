@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use rustix::process::{Pid, PidfdFlags, getpgid, pidfd_open};
@@ -21,6 +21,7 @@ use rustix::process::{Pid, PidfdFlags, getpgid, pidfd_open};
 use super::containment::{Descendants, Swept};
 use super::ending::{self, Dying};
 use crate::environment::Patience;
+use crate::lock;
 use crate::mark;
 use crate::{ContainedBy, Leftover};
 
@@ -30,25 +31,17 @@ const ROUNDS: u32 = 64;
 /// Most processes of a round that are named if they are left.
 const MOST_LEFT: usize = 64;
 
-static SWEEPER: Mutex<Sweeper> = Mutex::new(Sweeper::new(0));
+static SWEEPER: Mutex<Sweeper> = Mutex::new(Sweeper { waiting: Vec::new(), thread_runs: false });
 
 struct Sweeper {
-    /// Process id of the owner. A fork of the host inherits this memory, but not the thread.
-    host: u32,
     waiting: Vec<Arc<Descendants>>,
     thread_runs: bool,
-}
-
-impl Sweeper {
-    const fn new(host: u32) -> Self {
-        Self { host, waiting: Vec::new(), thread_runs: false }
-    }
 }
 
 /// Sweeps the descendants of a child whose process group was killed.
 pub(crate) fn submit(descendants: Arc<Descendants>) {
     {
-        let mut sweeper = lock();
+        let mut sweeper = lock(&SWEEPER);
         sweeper.waiting.push(descendants);
         if std::mem::replace(&mut sweeper.thread_runs, true) {
             return;
@@ -59,21 +52,11 @@ pub(crate) fn submit(descendants: Arc<Descendants>) {
     }
 }
 
-fn lock() -> MutexGuard<'static, Sweeper> {
-    let mut sweeper = SWEEPER.lock().unwrap_or_else(PoisonError::into_inner);
-    let host = std::process::id();
-    if sweeper.host != host {
-        // Forgotten, not dropped: the descendants belong to the parent.
-        std::mem::forget(std::mem::replace(&mut *sweeper, Sweeper::new(host)));
-    }
-    sweeper
-}
-
 fn serve() {
     let mut open = Vec::new();
     loop {
         {
-            let mut sweeper = lock();
+            let mut sweeper = lock(&SWEEPER);
             open.extend(sweeper.waiting.drain(..).map(Sweep::new));
             if open.is_empty() {
                 sweeper.thread_runs = false;

@@ -35,7 +35,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -45,6 +45,7 @@ use super::boot_time::BootTime;
 use super::running::{Deadline, GuardianProcess, Watched, command};
 use crate::contain::containment::{self, Host};
 use crate::exits::{self, WatchedChild};
+use crate::lock;
 
 const SHELL: &str = "/bin/sh";
 
@@ -64,12 +65,12 @@ static GUARDIAN: Mutex<Guardian> = Mutex::new(Guardian::new(SHELL));
 static PROGRAM: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 pub(super) fn set_program(path: PathBuf) {
-    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
+    *lock(&PROGRAM) = Some(path);
 }
 
 /// The program that runs as the guardian. `None`: a shell does.
 pub(super) fn program() -> Option<PathBuf> {
-    PROGRAM.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    lock(&PROGRAM).clone()
 }
 
 /// Starts the guardian if none runs. Returns whether one runs now.
@@ -119,7 +120,7 @@ fn ended() {
 /// Changes the guardian of this process. After the lock is released, has the end of a new one watched and logs the
 /// warning: a subscriber may take its time.
 fn update<T>(change: impl FnOnce(&mut Guardian) -> (T, Option<Warning>)) -> T {
-    let mut guardian = lock();
+    let mut guardian = lock(&GUARDIAN);
     let (result, warning) = change(&mut guardian);
     let started = guardian.unwatched.take();
     drop(guardian);
@@ -137,10 +138,6 @@ fn update<T>(change: impl FnOnce(&mut Guardian) -> (T, Option<Warning>)) -> T {
         ),
     }
     result
-}
-
-fn lock() -> MutexGuard<'static, Guardian> {
-    GUARDIAN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug)]
@@ -161,8 +158,6 @@ struct Guardian {
     path: &'static str,
     /// The host whose marks and control groups the guardian ends: this process, or the host that a test plays.
     name: Option<Arc<Host>>,
-    /// Process id of the owner. A fork of the host inherits this memory, but not the children.
-    host: u32,
     running: Option<GuardianProcess>,
     /// A guardian that was started and whose end nobody watches yet.
     unwatched: Option<Arc<GuardianExit>>,
@@ -213,7 +208,6 @@ impl Guardian {
             shell,
             path: PATH,
             name: None,
-            host: 0,
             running: None,
             unwatched: None,
             program: None,
@@ -226,14 +220,12 @@ impl Guardian {
     }
 
     fn ready(&mut self) -> Option<Warning> {
-        self.notice_a_fork();
         let error = if self.running.is_none() { self.start().err()? } else { return None };
         let first = !std::mem::replace(&mut self.warned, true);
         first.then_some(Warning::Missing(error))
     }
 
     fn watch(&mut self, group: Pid, grace: Duration, watchdog: Option<u64>) -> Option<Warning> {
-        self.notice_a_fork();
         let watched = Watched::new(grace, watchdog);
         self.groups.insert(group.as_raw_pid(), watched);
         let lost = self.tell(|is_program| watched.line('+', group.as_raw_pid(), is_program)).err();
@@ -246,7 +238,6 @@ impl Guardian {
     }
 
     fn forget(&mut self, group: Pid) {
-        self.notice_a_fork();
         let Some(watched) = self.groups.remove(&group.as_raw_pid()) else { return };
         let told = self.tell(|is_program| watched.line('-', group.as_raw_pid(), is_program));
         self.start_after(told);
@@ -262,7 +253,6 @@ impl Guardian {
 
     /// Moves a deadline. Returns the number by which a guardian acknowledges it, and the guardian's words.
     fn extend(&mut self, watchdog: u64, until: BootTime) -> io::Result<(Told, Option<Warning>)> {
-        self.notice_a_fork();
         self.told += 1;
         let seq = self.told;
         let before = self.deadlines.get(&watchdog).map_or(until, |deadline| deadline.until);
@@ -288,7 +278,6 @@ impl Guardian {
         silent: &Arc<Acknowledgements>,
         error: io::Error,
     ) -> io::Result<(Arc<Acknowledgements>, Option<Warning>)> {
-        self.notice_a_fork();
         let running = self.running.as_ref().and_then(|running| running.acknowledgements.as_ref());
         let is_silent = running.is_some_and(|words| Arc::ptr_eq(words, silent));
         if is_silent || self.running.is_none() {
@@ -311,7 +300,6 @@ impl Guardian {
     }
 
     fn drop_watchdog(&mut self, watchdog: u64) {
-        self.notice_a_fork();
         if self.deadlines.remove(&watchdog).is_some() {
             let told = self.tell(|_| format!("~{watchdog}\n"));
             self.start_after(told);
@@ -319,7 +307,6 @@ impl Guardian {
     }
 
     fn ended(&mut self) -> Option<Warning> {
-        self.notice_a_fork();
         let running = self.running.as_mut()?;
         let how = match running.child.try_wait() {
             Ok(None) => return None,
@@ -335,15 +322,6 @@ impl Guardian {
         }
         let lost = io::Error::other(format!("it has ended ({how})"));
         self.ready().or_else(|| self.replaced(lost))
-    }
-
-    /// In a fork of the host: forgets the guardian and the groups, which are the parent's.
-    fn notice_a_fork(&mut self) {
-        let host = std::process::id();
-        if self.host != host {
-            let (path, name, program) = (self.path, self.name.take(), self.program.take());
-            *self = Self { host, path, name, program, ..Self::new(self.shell) };
-        }
     }
 
     fn start(&mut self) -> io::Result<()> {

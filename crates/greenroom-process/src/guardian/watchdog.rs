@@ -49,17 +49,17 @@ use crate::error::{Error, ErrorKind, Result};
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Watchdog(Arc<State>);
+pub struct Watchdog(Arc<WatchdogState>);
 
 #[derive(Debug)]
-struct State {
+struct WatchdogState {
     /// Counted from 1 within the process.
     number: u64,
     /// The latest deadline that the guardian has acknowledged, in nanoseconds.
     acknowledged: AtomicU64,
 }
 
-impl Drop for State {
+impl Drop for WatchdogState {
     fn drop(&mut self) {
         host::drop_watchdog(self.number);
     }
@@ -79,7 +79,7 @@ impl Watchdog {
             return Err(Error::new(ErrorKind::Spawn, "a watchdog needs a guardian program").with_help(help));
         }
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Ok(Self(Arc::new(State { number, acknowledged: AtomicU64::new(0) })))
+        Ok(Self(Arc::new(WatchdogState { number, acknowledged: AtomicU64::new(0) })))
     }
 
     /// Moves the deadline to a later moment. Returns when the guardian has acknowledged it. A guardian that does not
@@ -114,7 +114,7 @@ impl Watchdog {
     #[cfg(any(test, feature = "__internals"))]
     #[doc(hidden)]
     pub fn without_deadline() -> Self {
-        Self(Arc::new(State { number: u64::MAX, acknowledged: AtomicU64::new(0) }))
+        Self(Arc::new(WatchdogState { number: u64::MAX, acknowledged: AtomicU64::new(0) }))
     }
 
     /// A watchdog whose deadline no guardian knows.

@@ -28,15 +28,11 @@ use crate::{Command, ContainedBy};
 /// The spawner of the whole process: a thousand children should not cost a thousand threads.
 static SPAWNER: Spawner = Spawner::new();
 
-/// A running child that leads its own process group. Dropping it kills the group.
-#[derive(Debug)]
-pub(crate) struct Started {
-    pub(crate) stdin: ChildStdin,
-    pub(crate) stdout: ChildStdout,
-    pub(crate) stderr: ChildStderr,
-    pub(crate) group: GroupGuard,
-    pub(crate) command: Command,
-}
+/// Stdin, stdout and stderr.
+pub(crate) type Pipes = (ChildStdin, ChildStdout, ChildStderr);
+
+/// A running child that leads its own process group, and what was started. Dropping it kills the group.
+pub(crate) type Started = (Pipes, GroupGuard, Command);
 
 /// Starts a child. Dropping the future kills the child if it has started.
 pub(crate) async fn start<E: From<Error> + Send + 'static>(
@@ -61,16 +57,13 @@ pub(crate) async fn start_on<E: From<Error> + Send + 'static>(
     let (child, contained, mut command) = aside(look).await??;
     // Stays here: it may be code of the application, whose drop must not hold the spawner up.
     let stderr_sink = std::mem::replace(&mut command.stderr, Arc::new(|_| {}));
-    let forked = spawner.run(move || match fork(child, &command, contained) {
-        Ok(((stdin, stdout, stderr), group)) => Ok(Started { stdin, stdout, stderr, group, command }),
-        Err(error) => Err((error, Box::new(command))),
+    let forked = spawner.run(move || {
+        let forked = fork(child, &command, contained);
+        (forked, command)
     });
     match forked.await? {
-        Ok(mut started) => {
-            started.command.stderr = stderr_sink;
-            Ok(started)
-        }
-        Err((error, command)) => Err(aside(move || explain(error, &command)).await?.into()),
+        (Ok((pipes, group)), command) => Ok((pipes, group, Command { stderr: stderr_sink, ..command })),
+        (Err(error), command) => Err(aside(move || explain(error, &command)).await?.into()),
     }
 }
 
@@ -95,9 +88,6 @@ const LOOSE: (&str, &str) = (
     "choose `Containment::Auto`. If it is chosen, give the host a control group that it may write to, or the capability \
      `CAP_SYS_PTRACE` if the child runs as another user",
 );
-
-/// Stdin, stdout and stderr.
-type Pipes = (ChildStdin, ChildStdout, ChildStderr);
 
 /// Blocks until the child executes its program. The calling thread must outlive the child.
 fn fork(

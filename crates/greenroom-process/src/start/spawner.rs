@@ -27,50 +27,31 @@ use tokio::sync::oneshot;
 
 use crate::aside::{no_thread, panicked};
 use crate::error::Result;
+use crate::lock;
 
 /// The name of the thread in the system.
 const NAME: &str = "greenroom-start";
 
 /// A queue of jobs and the threads that run them. Kept in a static, because the threads never end.
-#[derive(Debug)]
 pub(crate) struct Spawner {
     queue: Mutex<SpawnQueue>,
     more: Condvar,
 }
 
-#[derive(Debug)]
 struct SpawnQueue {
-    /// Process id of the owner. A fork of the host inherits this memory, but not the threads.
-    host: u32,
-    waiting: VecDeque<SpawnJob>,
-    running: BTreeMap<u64, JobState>,
+    waiting: VecDeque<(u64, Work)>,
+    /// The jobs that threads have taken. True: the job's future was dropped, so its thread counts as stuck.
+    running: BTreeMap<u64, bool>,
     threads: usize,
     next_id: u64,
 }
 
-/// State of a job that a thread has taken.
-#[derive(Debug, PartialEq)]
-enum JobState {
-    /// The job's future waits for the result.
-    Awaited,
-    /// The job's future was dropped, so its thread counts as stuck.
-    Abandoned,
-}
-
-struct SpawnJob {
-    id: u64,
-    work: Box<dyn FnOnce() + Send>,
-}
-
-impl std::fmt::Debug for SpawnJob {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("SpawnJob").field(&self.id).finish()
-    }
-}
+type Work = Box<dyn FnOnce() + Send>;
 
 impl Spawner {
     pub(crate) const fn new() -> Self {
-        Self { queue: Mutex::new(SpawnQueue::new(0)), more: Condvar::new() }
+        let queue = SpawnQueue { waiting: VecDeque::new(), running: BTreeMap::new(), threads: 0, next_id: 0 };
+        Self { queue: Mutex::new(queue), more: Condvar::new() }
     }
 
     /// Runs `work` on the thread, after the jobs before it. Dropping the future removes a waiting job, or drops the
@@ -95,11 +76,11 @@ impl Spawner {
         self.queue().waiting.len()
     }
 
-    fn submit(&'static self, work: Box<dyn FnOnce() + Send>) -> io::Result<u64> {
+    fn submit(&'static self, work: Work) -> io::Result<u64> {
         let mut queue = self.queue();
         let id = queue.next_id;
         queue.next_id += 1;
-        queue.waiting.push_back(SpawnJob { id, work });
+        queue.waiting.push_back((id, work));
         if let Err(error) = self.find_thread(&mut queue) {
             let refused = queue.waiting.pop_back();
             drop(queue);
@@ -114,8 +95,7 @@ impl Spawner {
         if queue.waiting.is_empty() {
             return Ok(());
         }
-        let stuck = queue.running.values().filter(|state| **state == JobState::Abandoned).count();
-        if queue.threads == stuck {
+        if queue.threads == queue.running.values().filter(|is_stuck| **is_stuck).count() {
             thread::Builder::new().name(NAME.into()).spawn(|| self.serve())?;
             queue.threads += 1;
         }
@@ -125,18 +105,18 @@ impl Spawner {
 
     fn serve(&self) {
         loop {
-            let SpawnJob { id, work } = self.next();
+            let (id, work) = self.next();
             // The panic hook reports a panic; the dropped reply tells the caller.
             drop(catch_unwind(AssertUnwindSafe(work)));
             self.queue().running.remove(&id);
         }
     }
 
-    fn next(&self) -> SpawnJob {
+    fn next(&self) -> (u64, Work) {
         let mut queue = self.queue();
         loop {
             if let Some(job) = queue.waiting.pop_front() {
-                queue.running.insert(job.id, JobState::Awaited);
+                queue.running.insert(job.0, false);
                 return job;
             }
             queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -145,10 +125,10 @@ impl Spawner {
 
     fn abandon(&'static self, id: u64) {
         let mut queue = self.queue();
-        let position = queue.waiting.iter().position(|job| job.id == id);
+        let position = queue.waiting.iter().position(|job| job.0 == id);
         let removed = position.and_then(|position| queue.waiting.remove(position));
-        if let Some(state) = queue.running.get_mut(&id) {
-            *state = JobState::Abandoned;
+        if let Some(is_stuck) = queue.running.get_mut(&id) {
+            *is_stuck = true;
             // If this fails, the next job tries again and gets the error.
             self.find_thread(&mut queue).ok();
         }
@@ -157,19 +137,7 @@ impl Spawner {
     }
 
     fn queue(&self) -> MutexGuard<'_, SpawnQueue> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = std::process::id();
-        if queue.host != host {
-            // Forgotten, not dropped: the replies wake tasks of the parent.
-            std::mem::forget(std::mem::replace(&mut *queue, SpawnQueue::new(host)));
-        }
-        queue
-    }
-}
-
-impl SpawnQueue {
-    const fn new(host: u32) -> Self {
-        Self { host, waiting: VecDeque::new(), running: BTreeMap::new(), threads: 0, next_id: 0 }
+        lock(&self.queue)
     }
 }
 
@@ -312,22 +280,5 @@ mod tests {
         thread_of(spawner).await;
         assert_eq!(spawner.queue().threads, 2, "no third one");
         drop(go);
-    }
-
-    #[tokio::test]
-    async fn a_fork_of_the_host_has_threads_of_its_own() {
-        let spawner = spawner();
-        thread_of(spawner).await;
-        // As in a fork: the memory names threads that do not exist.
-        spawner.queue().running.insert(99, JobState::Awaited);
-        spawner.queue.lock().unwrap().host = 0;
-        assert_eq!(spawner.queue().threads, 0);
-        let (go, begun, work) = slow(());
-        let mut first = Box::pin(spawner.run(work));
-        assert!(futures_util::poll!(&mut first).is_pending());
-        in_time(begun).await.unwrap();
-        assert_eq!(spawner.queue().threads, 1);
-        go.send(()).unwrap();
-        in_time(first).await.unwrap();
     }
 }

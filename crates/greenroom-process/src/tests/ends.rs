@@ -76,7 +76,7 @@ async fn kill_reaches_the_grandchild_after_the_child_has_exited() {
 
 #[tokio::test]
 async fn drop_kills_and_reaps() {
-    let Started { stdout, group, .. } = started(sh(&format!("{WITH_GRANDCHILD} wait"))).await;
+    let ((_stdin, stdout, _stderr), group, _) = started(sh(&format!("{WITH_GRANDCHILD} wait"))).await;
     let seen = Arc::clone(&group);
     let mut reader = BufReader::new(ChildStdout::from_std(stdout).unwrap());
     expect_line(&mut reader, "ready").await;

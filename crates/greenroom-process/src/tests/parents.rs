@@ -38,7 +38,7 @@ async fn a_process_can_be_killed_without_the_runtime_that_started_it() {
 fn a_child_that_is_dropped_without_any_runtime_is_reaped() {
     for _ in 0..3 {
         let started = on_a_runtime_of_its_own(async { started(sh("trap '' TERM; sleep 1000 & wait")).await });
-        let (pid, group) = (started.group.pid(), Arc::clone(&started.group));
+        let (pid, group) = (started.1.pid(), Arc::clone(&started.1));
         assert!(exists(pid));
         drop(started);
         assert_eq!(on_a_runtime_of_its_own(async move { in_time(group.exited()).await }), Exit::Signal(9));

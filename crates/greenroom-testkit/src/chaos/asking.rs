@@ -8,8 +8,8 @@ use greenroom::testing::CallFault;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::PlannedCall;
 use super::driver::{Driver, OpenRequest};
+use super::{PATIENCE, PlannedCall};
 use crate::chaos::plan::FaultKind;
 use crate::cli::hand::{CliEnd, ScriptedListener};
 
@@ -18,7 +18,7 @@ impl Driver<'_> {
     pub(super) async fn cli(&mut self) -> Option<&mut CliEnd> {
         if self.end.is_none() {
             self.gone();
-            let deadline = Instant::now() + self.chaos.patience;
+            let deadline = Instant::now() + PATIENCE;
             match timeout_at(deadline, accept(&mut self.listener, &self.session)).await {
                 Ok(Some(end)) => self.end = Some(end),
                 Ok(None) => {
@@ -95,7 +95,7 @@ impl Driver<'_> {
             json!({ "jsonrpc": "2.0", "id": rpc_id, "method": "tools/call", "params": params }),
         );
         let call = Some((body.clone(), rpc_id, arguments));
-        let open = OpenRequest { call, fault, ..OpenRequest::default() };
+        let open = OpenRequest { request_id: String::new(), call, fault };
         self.ask(body, Some(open)).await
     }
 
@@ -147,11 +147,6 @@ impl Driver<'_> {
 
     fn answered(&mut self, open: OpenRequest, response: &Value) {
         let answer = &response["response"]["mcp_response"];
-        if let Some(reply) = open.reply {
-            // The check no longer waits for the answer.
-            reply.send(answer.clone()).ok();
-            return;
-        }
         let (Some(expect), Some((body, _, arguments)), None) = (&self.chaos.expect, &open.call, open.fault)
         else {
             return;

@@ -9,19 +9,18 @@ use greenroom::Session;
 use greenroom::options::{Restart, Restarts};
 use greenroom::report::Counters;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Chaos;
 use super::handlers::HandlerFaults;
 use super::run::{Progress, Run};
+use super::{Chaos, PATIENCE};
 use crate::base::spawn;
 use crate::chaos::plan::{FaultKind, FaultPlan, Step};
 use crate::cli::ScriptedCli;
 use crate::cli::hand::{CliEnd, ScriptedListener};
 use crate::invariants::Checker;
-use crate::process::leak::LeakCheck;
+use crate::leak::LeakCheck;
 use crate::wire::record::Recorder;
 use crate::wire::transcript::Transcript;
 
@@ -59,8 +58,6 @@ pub(super) struct OpenRequest {
     /// For a tool call: body, JSON-RPC id and arguments.
     pub(super) call: Option<(Value, u64, Value)>,
     pub(super) fault: Option<FaultKind>,
-    /// Gets the JSON-RPC answer to a call of the application's check.
-    pub(super) reply: Option<oneshot::Sender<Value>>,
 }
 
 /// Records the wire and checks it.
@@ -100,7 +97,7 @@ impl<'a> Driver<'a> {
             Ok(driver) => driver.finish(plan, &mut run).await,
             Err(problem) => run.problems.push(problem),
         }
-        if let Err(leak) = leaks.check(chaos.patience).await {
+        if let Err(leak) = leaks.check(PATIENCE).await {
             run.problems.push(leak.to_string());
         }
         run
@@ -111,23 +108,21 @@ impl<'a> Driver<'a> {
         let recorder = Recorder::around(transport);
         let faults = HandlerFaults::default();
         let planned = faults.clone();
-        let mut builder = (chaos.builder)()
+        // A period of zero forgets every restart at once, so the limit is never reached.
+        let at_once = || Restart {
+            intensity: 1,
+            period: Duration::ZERO,
+            backoff_min: Duration::ZERO,
+            backoff_max: Duration::ZERO,
+        };
+        let builder = (chaos.builder)()
             .transport(recorder.clone())
-            .inject_in_calls(move |request_id| planned.take(request_id));
-        if !chaos.keep_limits {
-            // A period of zero forgets every restart at once, so the limit is never reached.
-            let at_once = || Restart {
-                intensity: 1,
-                period: Duration::ZERO,
-                backoff_min: Duration::ZERO,
-                backoff_max: Duration::ZERO,
-            };
-            builder = builder.configure(|options| {
+            .inject_in_calls(move |request_id| planned.take(request_id))
+            .configure(|options| {
                 let Restarts { cli, server, control, .. } = &mut options.restarts;
                 (*cli, *server, *control) = (at_once(), at_once(), at_once());
             });
-        }
-        let starting = timeout(chaos.patience, async {
+        let starting = timeout(PATIENCE, async {
             tokio::join!(builder.start(), async {
                 let mut end = listener.accept().await;
                 end.handshake().await;
@@ -176,15 +171,12 @@ impl<'a> Driver<'a> {
         if self.problems.is_empty() {
             self.check("at the end of the plan".into());
         }
-        if let Ok(Ok(snapshot)) = timeout(self.chaos.patience, self.session.snapshot()).await {
+        if let Ok(Ok(snapshot)) = timeout(PATIENCE, self.session.snapshot()).await {
             run.counters = snapshot.counters;
             let owed = snapshot.router.map_or(0, |router| router.owed.len());
             if self.problems.is_empty() && owed > 0 {
                 self.problems.push(format!("{owed} requests are still on the router's list"));
             }
-        }
-        if self.problems.is_empty() {
-            self.check_of_application().await;
         }
         self.stop().await;
         self.wire.read();
@@ -242,7 +234,7 @@ impl<'a> Driver<'a> {
 
     /// Waits until every call is answered and every prompt has an outcome.
     async fn settle(&mut self) {
-        let deadline = Instant::now() + self.chaos.patience;
+        let deadline = Instant::now() + PATIENCE;
         while self.problems.is_empty() {
             let settled = timeout_at(deadline, self.settle_once()).await;
             match settled {
@@ -253,7 +245,7 @@ impl<'a> Driver<'a> {
                     let open: Vec<_> = self.open.values().map(|open| open.request_id.as_str()).collect();
                     let turns: Vec<_> = self.turns.iter().map(|(number, _)| number).collect();
                     let text = format!("requests {open:?} have no answer, and prompts {turns:?} no outcome");
-                    return self.problems.push(format!("after {:?} {text}", self.chaos.patience));
+                    return self.problems.push(format!("after {:?} {text}", PATIENCE));
                 }
             }
         }

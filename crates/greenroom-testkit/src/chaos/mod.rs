@@ -2,7 +2,6 @@
 
 mod asking;
 mod breaking;
-mod check;
 mod driver;
 mod handlers;
 pub(super) mod plan;
@@ -13,21 +12,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use greenroom::SessionBuilder;
 use serde_json::Value;
 
-use self::check::Check;
 use self::driver::Driver;
 use crate::chaos::plan::{FaultMix, FaultPlan};
 
-pub use check::AfterPlan;
 pub use run::{Progress, Run};
 
 /// Plays a [`FaultPlan`] against your sessions and their tools, on an in-memory CLI. Checks every promise in
 /// [`invariants`](super::invariants), that each prompt has one outcome, and that no task is left behind.
 ///
-/// Sessions get no restart limits, so that they survive the faults, unless [`keep_limits`](Chaos::keep_limits) is set.
+/// Sessions get no restart limits, so that they survive the faults.
 /// A run waits a lot, so use tokio's paused clock: `#[tokio::test(start_paused = true)]`.
 ///
 /// ```
@@ -60,9 +56,6 @@ pub struct Chaos {
     builder: Arc<dyn Fn() -> SessionBuilder + Send + Sync>,
     calls: Vec<PlannedCall>,
     expect: Option<Expect>,
-    check: Option<Check>,
-    patience: Duration,
-    keep_limits: bool,
     keep_transcript: bool,
     watch: Option<Watch>,
 }
@@ -78,6 +71,9 @@ struct PlannedCall {
     arguments: Arc<dyn Fn(u64) -> Value + Send + Sync>,
 }
 
+/// Longest wait for an answer or an outcome, after which it counts as missing.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Most plans that are tried to make a failing plan smaller.
 const SHRINKS: usize = 300;
 
@@ -88,9 +84,6 @@ impl Chaos {
             builder: Arc::new(builder),
             calls: Vec::new(),
             expect: None,
-            check: None,
-            patience: Duration::from_secs(300),
-            keep_limits: false,
             keep_transcript: true,
             watch: None,
         }
@@ -117,67 +110,6 @@ impl Chaos {
         expect: impl Fn(&Value, &Value) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         self.expect = Some(Arc::new(expect));
-        self
-    }
-
-    /// Checks the application after each plan, when all calls are answered, all prompts have outcomes, and the session
-    /// is still running. An error or a panic of the check fails the plan like a broken promise: the plan is shrunk and
-    /// reported. So does a check that takes longer than [`patience`](Chaos::patience).
-    ///
-    /// An async closure cannot use captured values here. Write a plain closure that clones a handle and returns an
-    /// `async move` block. The check must not stop the session.
-    ///
-    /// ```
-    /// use std::sync::atomic::{AtomicU64, Ordering};
-    /// use greenroom_testkit::{Chaos, FaultMix};
-    /// use greenroom::{NoArgs, Session, ToolContext, ToolServer};
-    /// use serde_json::json;
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
-    /// # std::panic::set_hook(Box::new(|_| {}));
-    /// let chaos = Chaos::new(|| {
-    ///     let counter = ToolServer::new("counter", "1.0.0")
-    ///         .tool("add", "Add 1", async |_: NoArgs, cx: ToolContext<AtomicU64>| cx.fetch_add(1, Ordering::Relaxed))
-    ///         .tool("total", "The sum", async |_: NoArgs, cx: ToolContext<AtomicU64>| cx.load(Ordering::Relaxed))
-    ///         .state(|| AtomicU64::new(0));
-    ///     Session::builder().mcp_server(counter)
-    /// })
-    /// .call("counter", "add", |_| json!({}))
-    /// .check(async |after| {
-    ///     let total: u64 = after.call("counter", "total", json!({})).await.text().parse()?;
-    ///     if total > after.calls {
-    ///         return Err(format!("{total} were added in {} calls", after.calls).into());
-    ///     }
-    ///     Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-    /// });
-    /// chaos.test(&FaultMix::all(), 0..4).await;
-    /// # });
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    #[must_use]
-    pub fn check<Fut, E>(mut self, check: impl Fn(AfterPlan) -> Fut + Send + Sync + 'static) -> Self
-    where
-        Fut: Future<Output = Result<(), E>> + Send + 'static,
-        E: fmt::Display,
-    {
-        self.check = Some(Arc::new(move |after| {
-            check(after).map(|checked| checked.map_err(|error| format!("{error:#}"))).boxed()
-        }));
-        self
-    }
-
-    /// Longest wait for an answer, an outcome or the application's check, after which it counts as missing. Default: 5
-    /// minutes.
-    #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Keeps the session's restart limits. A session that exceeds them fails, and so does the run.
-    #[must_use]
-    pub fn keep_limits(mut self) -> Self {
-        self.keep_limits = true;
         self
     }
 

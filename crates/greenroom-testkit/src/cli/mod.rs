@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::hand::ScriptedListener;
 use self::play::Player;
 use self::script::Script;
-use self::seen::{Position, Seen, SeenState};
+use self::seen::{Seen, SeenState};
 use crate::base::{lock, spawn};
 
 /// A CLI together with its model, played from a [`Script`] over an in-memory transport: no process, no network, and
@@ -74,17 +74,8 @@ const GONE: (&str, &str) = (
 impl ScriptedCli {
     /// Plays a script. Must be called on a tokio runtime.
     pub fn play(script: Script) -> Self {
-        Self::start(script, true)
-    }
-
-    /// [`play`](ScriptedCli::play) as an older CLI, which knows in-process servers only by `--mcp-config`.
-    pub fn play_old(script: Script) -> Self {
-        Self::start(script, false)
-    }
-
-    fn start(script: Script, knows_sdk_servers: bool) -> Self {
         let (transport, mut listener) = Self::by_hand();
-        let seen = Seen::new(Position::default());
+        let seen = Seen::new();
         let (crash, crashes) = watch::channel((0, Exit::Unknown));
         let shared = seen.clone();
         let script = Arc::new(script);
@@ -94,9 +85,7 @@ impl ScriptedCli {
             while let Some(end) = listener.try_accept().await {
                 *lock(&current) = Some(end.launch().stderr.clone());
                 // Incarnations do not overlap: the host starts the next after this one has ended.
-                Player::new(end, script.clone(), shared.clone(), knows_sdk_servers)
-                    .run(crashes.clone())
-                    .await;
+                Player::new(end, script.clone(), shared.clone()).run(crashes.clone()).await;
                 *lock(&current) = None;
             }
         });

@@ -153,7 +153,7 @@ impl ModelTurn {
         self.items.iter().filter(|item| matches!(item, Item::Call { .. }))
     }
 
-    /// The ids of the tool calls that have one, in order. In a script all of them have one.
+    /// The ids of the tool calls that have one, in order. In a turn that is played all of them have one.
     pub fn call_ids(&self) -> Vec<&str> {
         self.items
             .iter()
@@ -217,7 +217,7 @@ pub enum Item {
         /// The arguments, an object.
         #[serde(default = "no_arguments")]
         input: Value,
-        /// The id of the call. `None` until the turn is added to a script, which then makes one up.
+        /// The id of the call. `None` for one that the script makes up when it plays the turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
     },

@@ -3,14 +3,11 @@
 //! The same [`Script`] is played to the real CLI by [`ScriptedModel`](crate::ScriptedModel), which
 //! is a Messages API on loopback, and without any CLI by the scripted CLI on an in-memory transport.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::model_turn::{Item, ModelTurn};
-
-/// What ids that are made up begin with.
-const MADE_UP: &str = "toolu_script_";
 
 /// What the model does, request by request.
 ///
@@ -28,7 +25,7 @@ const MADE_UP: &str = "toolu_script_";
 ///     .turn(ModelTurn::new().text("5 + 3 is 8."));
 ///
 /// assert_eq!(script.turns().len(), 2);
-/// assert_eq!(script.turns()[0].call_ids(), ["toolu_script_0"]);
+/// assert_eq!(script.turn_at(0).call_ids(), ["toolu_script_0_0"]);
 /// assert_eq!(script.turns()[0].stop_reason(), "tool_use");
 /// assert_eq!(script.turns()[1].stop_reason(), "end_turn");
 /// ```
@@ -47,8 +44,8 @@ const MADE_UP: &str = "toolu_script_";
 /// assert_eq!(script.turns()[1].failure().map(|error| error.status), Some(529));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(from = "Written")]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Script {
     turns: Vec<ModelTurn>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,55 +54,6 @@ pub struct Script {
     side_answer: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     local_commands: BTreeMap<String, String>,
-    /// The number of the next id that is made up.
-    #[serde(skip)]
-    next_id: u64,
-    /// Ids that were given and look like made-up ones.
-    #[serde(skip)]
-    given: HashSet<String>,
-}
-
-/// Two scripts are equal when they play the same; how their ids came about does not count.
-impl PartialEq for Script {
-    fn eq(&self, other: &Self) -> bool {
-        self.turns == other.turns
-            && self.agent_turns == other.agent_turns
-            && self.otherwise == other.otherwise
-            && self.side_answer == other.side_answer
-            && self.local_commands == other.local_commands
-    }
-}
-
-/// A [`Script`] as it is written down: the ids of its calls may be missing.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    #[serde(default)]
-    turns: Vec<ModelTurn>,
-    #[serde(default)]
-    agent_turns: Vec<ModelTurn>,
-    otherwise: Option<ModelTurn>,
-    side_answer: Option<String>,
-    #[serde(default)]
-    local_commands: BTreeMap<String, String>,
-}
-
-impl From<Written> for Script {
-    fn from(written: Written) -> Self {
-        let mut script = Script::new();
-        if let Some(turn) = written.otherwise {
-            script = script.otherwise(turn);
-        }
-        if let Some(text) = written.side_answer {
-            script = script.side_answer(text);
-        }
-        script.local_commands = written.local_commands;
-        // The given ids of all turns first, so that no made-up id meets one that is written further down.
-        written.turns.iter().chain(&written.agent_turns).for_each(|turn| script.note_ids(turn));
-        script.turns = written.turns.into_iter().map(|turn| script.with_ids(turn)).collect();
-        script.agent_turns = written.agent_turns.into_iter().map(|turn| script.with_ids(turn)).collect();
-        script
-    }
 }
 
 impl Default for Script {
@@ -123,18 +71,14 @@ impl Script {
             otherwise: ModelTurn::new().text("The script is over: it has no turn for this request."),
             side_answer: "A scripted side answer".to_owned(),
             local_commands: BTreeMap::new(),
-            next_id: 0,
-            given: HashSet::new(),
         }
     }
 
     /// Adds one answer to the main conversation.
     ///
-    /// Calls without an id get one here: `toolu_script_0`, `toolu_script_1` and so on, in the order in which
-    /// the turns are added, leaving out ids that the script already has.
+    /// Calls without an id get one when the turn is played: `toolu_script_2_0` is the first such call of the turn that
+    /// answers request number 2, counted from 0.
     pub fn turn(mut self, turn: ModelTurn) -> Self {
-        self.note_ids(&turn);
-        let turn = self.with_ids(turn);
         self.turns.push(turn);
         self
     }
@@ -143,9 +87,7 @@ impl Script {
     ///
     /// With an [`error`](ModelTurn::error) this outlasts the attempts that the CLI makes.
     pub fn repeat(mut self, times: usize, turn: ModelTurn) -> Self {
-        for _ in 0..times {
-            self = self.turn(turn.clone());
-        }
+        self.turns.extend(std::iter::repeat_n(turn, times));
         self
     }
 
@@ -153,8 +95,6 @@ impl Script {
     ///
     /// The requests of all subagents together take these turns, in the order in which the requests arrive.
     pub fn agent_turn(mut self, turn: ModelTurn) -> Self {
-        self.note_ids(&turn);
-        let turn = self.with_ids(turn);
         self.agent_turns.push(turn);
         self
     }
@@ -204,62 +144,35 @@ impl Script {
         Some((command, text))
     }
 
-    /// The turns of the main conversation. Every call in them has an id.
+    /// The turns of the main conversation.
     pub fn turns(&self) -> &[ModelTurn] {
         &self.turns
     }
 
-    /// The turns of subagents. Every call in them has an id.
-    pub fn agent_turns(&self) -> &[ModelTurn] {
-        &self.agent_turns
-    }
-
     /// What request number `index` of the main conversation is answered with, counted from 0: the turn with
-    /// that index, or else what [`otherwise`](Script::otherwise) says, with call ids that no other index has.
+    /// that index, or else what [`otherwise`](Script::otherwise) says, with an id for every call, which no other index has.
     pub fn turn_at(&self, index: usize) -> ModelTurn {
-        self.at(&self.turns, "toolu_script_over", index)
+        self.at(&self.turns, "toolu_script", index)
     }
 
     /// The same as [`turn_at`](Script::turn_at), for the requests of subagents.
     pub fn agent_turn_at(&self, index: usize) -> ModelTurn {
-        self.at(&self.agent_turns, "toolu_script_agent_over", index)
+        self.at(&self.agent_turns, "toolu_script_agent", index)
     }
 
     /// The text of the answer to side calls.
-    pub fn side_text(&self) -> &str {
+    pub(crate) fn side_text(&self) -> &str {
         &self.side_answer
     }
 
     fn at(&self, turns: &[ModelTurn], prefix: &str, index: usize) -> ModelTurn {
-        if let Some(turn) = turns.get(index) {
-            return turn.clone();
-        }
-        let mut turn = self.otherwise.clone();
-        for (position, item) in turn.items.iter_mut().enumerate() {
-            if let Item::Call { id: id @ None, .. } = item {
-                *id = Some(format!("{prefix}_{index}_{position}"));
-            }
-        }
-        turn
-    }
-
-    /// Remembers the ids of a turn that a made-up id could meet.
-    fn note_ids(&mut self, turn: &ModelTurn) {
-        let look_alikes = turn.call_ids().into_iter().filter(|id| id.starts_with(MADE_UP)).map(str::to_owned);
-        self.given.extend(look_alikes);
-    }
-
-    /// The turn, with an id for every call that has none.
-    fn with_ids(&mut self, mut turn: ModelTurn) -> ModelTurn {
-        for item in &mut turn.items {
-            let Item::Call { id: id @ None, .. } = item else { continue };
-            *id = loop {
-                let candidate = format!("{MADE_UP}{}", self.next_id);
-                self.next_id += 1;
-                if !self.given.contains(&candidate) {
-                    break Some(candidate);
-                }
-            };
+        let mut turn = turns.get(index).unwrap_or(&self.otherwise).clone();
+        let ids = turn.items.iter_mut().filter_map(|item| match item {
+            Item::Call { id: id @ None, .. } => Some(id),
+            _ => None,
+        });
+        for (number, id) in ids.enumerate() {
+            *id = Some(format!("{prefix}_{index}_{number}"));
         }
         turn
     }

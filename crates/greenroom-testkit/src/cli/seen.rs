@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use greenroom::testing::Delivered;
 use greenroom::transport::Launch;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Progress of a script, over all incarnations.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Position {
     pub(crate) next: usize,
     pub(crate) results: Vec<String>,
@@ -37,9 +36,8 @@ pub(super) struct SeenState {
 pub(crate) struct Seen(Arc<watch::Sender<SeenState>>);
 
 impl Seen {
-    /// Continues a script at this position.
-    pub(crate) fn new(position: Position) -> Self {
-        Self(Arc::new(watch::Sender::new(SeenState { position, launches: Vec::new() })))
+    pub(super) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(SeenState::default())))
     }
 
     pub(crate) fn position(&self) -> Position {

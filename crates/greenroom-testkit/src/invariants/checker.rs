@@ -89,7 +89,6 @@ impl Checker {
             Wire::Opened { .. } => self.opened(epoch),
             Wire::Host(line) => self.host(epoch, line),
             Wire::Cli(line) => self.cli(epoch, line),
-            Wire::Closed { .. } => {}
             Wire::Ended { .. } => self.ended(epoch),
         }
     }

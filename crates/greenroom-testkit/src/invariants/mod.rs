@@ -12,15 +12,14 @@
 //! listed in [`Report::open_at_end`].
 //!
 //! ```
-//! use greenroom_testkit::{Transcript, invariants};
+//! use std::time::Duration;
+//! use greenroom_testkit::{Entry, Line, Transcript, Wire, invariants};
 //!
-//! let transcript: Transcript = r#"
-//!     {"epoch":1,"at_us":0,"opened":{"args":[]}}
-//!     {"epoch":1,"at_us":1,"cli":"{\"type\":\"control_request\",\"request_id\":\"a\",\"request\":{\"subtype\":\"hook_callback\"}}"}
-//! "#.replace("\n    ", "\n").parse()?;
+//! let asked = r#"{"type":"control_request","request_id":"a","request":{"subtype":"hook_callback"}}"#;
+//! let entries = [Wire::Opened { args: Vec::new() }, Wire::Cli(Line::from(asked))];
+//! let transcript = Transcript::new(entries.map(|wire| Entry::new(1, Duration::ZERO, wire)));
 //! let report = invariants::check(&transcript);
 //! assert_eq!(report.violations[0].to_string(), "answered-once: request a of incarnation 1 (hook_callback) has no answer");
-//! # serde_json::Result::Ok(())
 //! ```
 
 mod checker;

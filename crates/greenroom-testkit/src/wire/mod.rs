@@ -1,6 +1,4 @@
-//! The wire as data: recorded, redacted, compared and played back.
+//! The wire as data, and its recorder.
 
 pub(super) mod record;
-pub(super) mod redact;
-pub(super) mod replay;
 pub(super) mod transcript;

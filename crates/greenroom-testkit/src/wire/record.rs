@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
 use futures_util::future::BoxFuture;
@@ -15,8 +15,7 @@ use greenroom::transport::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::redact::Redact;
-use super::transcript::{Entry, Line, Side, Transcript, Wire};
+use super::transcript::{Entry, Line, Transcript, Wire};
 use crate::base::lock;
 
 /// A transport around another one that keeps a [`Transcript`] of every incarnation, in both directions. It changes
@@ -36,7 +35,7 @@ use crate::base::lock;
 /// session.stop().await?;
 ///
 /// let transcript = recorder.transcript();
-/// assert!(transcript.to_json_lines().contains("Hello."));
+/// assert!(transcript.to_string().contains("Hello."));
 /// assert!(invariants::check(&transcript).is_fine());
 /// # greenroom::Result::<()>::Ok(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -47,29 +46,19 @@ pub struct Recorder {
     tape: Tape,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Tape(Arc<Mutex<Recorded>>);
 
+#[derive(Default)]
 struct Recorded {
     started: Option<Instant>,
     entries: Vec<Entry>,
-    redact: Option<Redact>,
 }
 
 impl Recorder {
     /// Records what goes through this transport.
     pub fn around(transport: impl Transport) -> Self {
-        Self {
-            inner: Arc::new(transport),
-            tape: Tape(Arc::new(Mutex::new(Recorded { started: None, entries: Vec::new(), redact: None }))),
-        }
-    }
-
-    /// Redacts each line before it is kept. What was recorded before stays as it is.
-    #[must_use]
-    pub fn redacting(self, redact: Redact) -> Self {
-        self.tape.lock().redact = Some(redact);
-        self
+        Self { inner: Arc::new(transport), tape: Tape::default() }
     }
 
     /// The recording so far.
@@ -100,16 +89,9 @@ impl Transport for Recorder {
         Box::pin(async move {
             let connection = opening.await?;
             tape.push(epoch, Wire::Opened { args });
-            let track = |side| {
-                Arc::new(Mutex::new(Track {
-                    tape: tape.clone(),
-                    epoch,
-                    side,
-                    rest: Vec::new(),
-                    closed: false,
-                }))
-            };
-            let (host, cli) = (track(Side::Host), track(Side::Cli));
+            let track =
+                |wire| Arc::new(Mutex::new(Track { tape: tape.clone(), epoch, wire, rest: Vec::new() }));
+            let (host, cli) = (track(Wire::Host as fn(Line) -> Wire), track(Wire::Cli));
             Ok(Connection {
                 reader: Box::new(RecordingReader { inner: connection.reader, track: cli.clone() }),
                 writer: Box::new(Writer { inner: connection.writer, track: host.clone() }),
@@ -127,18 +109,13 @@ impl Transport for Recorder {
 
 impl Tape {
     fn lock(&self) -> MutexGuard<'_, Recorded> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn push(&self, epoch: u64, wire: Wire) {
         let mut recorded = self.lock();
         let at = recorded.started.get_or_insert_with(Instant::now).elapsed();
-        let entry = Entry::new(epoch, at, wire);
-        let entry = match &recorded.redact {
-            Some(redact) => redact.entry(entry),
-            None => entry,
-        };
-        recorded.entries.push(entry);
+        recorded.entries.push(Entry::new(epoch, at, wire));
     }
 }
 
@@ -146,25 +123,17 @@ impl Tape {
 struct Track {
     tape: Tape,
     epoch: u64,
-    side: Side,
+    wire: fn(Line) -> Wire,
     rest: Vec<u8>,
-    closed: bool,
 }
 
 impl Track {
-    fn wire(&self, line: Line) -> Wire {
-        match self.side {
-            Side::Host => Wire::Host(line),
-            Side::Cli => Wire::Cli(line),
-        }
-    }
-
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.rest.extend_from_slice(piece);
             if self.rest.pop_if(|byte| *byte == b'\n').is_some() {
                 let line = Line::new(std::mem::take(&mut self.rest));
-                self.tape.push(self.epoch, self.wire(line));
+                self.tape.push(self.epoch, (self.wire)(line));
             }
         }
     }
@@ -173,14 +142,7 @@ impl Track {
     fn cut(&mut self) {
         if !self.rest.is_empty() {
             let line = Line::cut(std::mem::take(&mut self.rest));
-            self.tape.push(self.epoch, self.wire(line));
-        }
-    }
-
-    fn close(&mut self) {
-        self.cut();
-        if !std::mem::replace(&mut self.closed, true) {
-            self.tape.push(self.epoch, Wire::Closed { by: self.side });
+            self.tape.push(self.epoch, (self.wire)(line));
         }
     }
 }
@@ -198,13 +160,7 @@ impl AsyncRead for RecordingReader {
     ) -> Poll<std::io::Result<()>> {
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.inner).poll_read(cx, buf));
-        let mut track = lock(&self.track);
-        match (&read, &buf.filled()[before..]) {
-            (Ok(()), []) if buf.remaining() > 0 => track.close(),
-            (Ok(()), bytes) => track.take(bytes),
-            (Err(_), _) => track.close(),
-        }
-        drop(track);
+        lock(&self.track).take(&buf.filled()[before..]);
         Poll::Ready(read)
     }
 }
@@ -232,7 +188,6 @@ impl AsyncWrite for Writer {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        lock(&self.track).close();
         Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }

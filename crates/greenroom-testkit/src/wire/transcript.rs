@@ -1,61 +1,34 @@
 //! The wire of a session, as plain data.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use greenroom::transport::Exit;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 /// The wire of a session, in both directions and over all incarnations of its CLI, in the order in which it went by.
 ///
-/// A [`Recorder`](crate::Recorder) records it, a [`Replay`](crate::Replay) plays it back, and
-/// [`invariants::check`](crate::invariants::check) checks it. On disk it is JSON lines, an [`Entry`] per line.
-///
-/// ```
-/// use greenroom_testkit::Transcript;
-///
-/// let text = r#"{"epoch":1,"at_us":0,"opened":{"args":["--print"]}}
-/// {"epoch":1,"at_us":12,"host":"{\"type\":\"user\",\"uuid\":\"u1\"}"}
-/// {"epoch":1,"at_us":90,"ended":{"exit":{"code":0}}}
-/// "#;
-/// let transcript: Transcript = text.parse()?;
-/// assert_eq!(transcript.entries().len(), 3);
-/// assert_eq!(transcript.to_json_lines(), text);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// A [`Recorder`](crate::Recorder) records it, and [`invariants::check`](crate::invariants::check) checks it. Print it
+/// with `{}`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transcript {
     entries: Vec<Entry>,
 }
 
 /// One thing that went by.
-///
-/// ```
-/// use std::time::Duration;
-/// use greenroom_testkit::{Entry, Line, Wire};
-///
-/// let entry = Entry::new(1, Duration::from_micros(7), Wire::Host(Line::from("{}")));
-/// assert_eq!(serde_json::to_string(&entry)?, r#"{"epoch":1,"at_us":7,"host":"{}"}"#);
-/// # serde_json::Result::Ok(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
     /// The incarnation of the CLI, counted from 1.
     pub epoch: u64,
-    /// When, counted from the start of the recording on the clock of tokio; in microseconds in JSON.
-    #[serde(rename = "at_us", with = "micros")]
+    /// When, counted from the start of the recording on the clock of tokio.
     pub at: Duration,
     /// What.
-    #[serde(flatten)]
     pub wire: Wire,
 }
 
 /// What went by.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Wire {
     /// The incarnation was started with these arguments.
@@ -67,11 +40,6 @@ pub enum Wire {
     Host(Line),
     /// The CLI wrote a line to its stdout.
     Cli(Line),
-    /// A side has closed its pipe.
-    Closed {
-        /// The side.
-        by: Side,
-    },
     /// The incarnation is over.
     Ended {
         /// Exit of the process; `None` if the host never asked.
@@ -79,28 +47,7 @@ pub enum Wire {
     },
 }
 
-/// A side of the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// The library.
-    Host,
-    /// The CLI.
-    Cli,
-}
-
-/// A line of the wire, without its end. In JSON a string; what is no UTF-8, or was not ended, is an object.
-///
-/// ```
-/// use greenroom_testkit::Line;
-///
-/// let half = Line::cut(b"{\"type\":\"us".to_vec());
-/// assert!(!half.is_whole());
-/// assert_eq!(serde_json::to_string(&half)?, r#"{"text":"{\"type\":\"us","cut":true}"#);
-/// let odd: Line = serde_json::from_str(r#"{"hex":"ff00"}"#)?;
-/// assert_eq!(odd.bytes(), [0xff, 0x00]);
-/// # serde_json::Result::Ok(())
-/// ```
+/// A line of the wire, without its end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Line {
     bytes: Vec<u8>,
@@ -173,54 +120,6 @@ pub(crate) fn readable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum WrittenLine {
-    Text(String),
-    Odd {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        text: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hex: Option<String>,
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        cut: bool,
-    },
-}
-
-impl Serialize for Line {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let cut = !self.whole;
-        let written = match String::from_utf8(self.bytes.clone()) {
-            Ok(text) if self.whole => WrittenLine::Text(text),
-            Ok(text) => WrittenLine::Odd { text: Some(text), hex: None, cut },
-            Err(_) => {
-                let hex = self.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                WrittenLine::Odd { text: None, hex: Some(hex), cut }
-            }
-        };
-        written.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Line {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error;
-        Ok(match WrittenLine::deserialize(deserializer)? {
-            WrittenLine::Text(text) => Self::new(text),
-            WrittenLine::Odd { text: Some(text), hex: None, cut } => {
-                Self { bytes: text.into_bytes(), whole: !cut }
-            }
-            WrittenLine::Odd { text: None, hex: Some(hex), cut } => {
-                let pairs = hex.as_bytes().chunks(2);
-                let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-                let bytes = pairs.map(byte).collect::<Option<Vec<u8>>>();
-                Self { bytes: bytes.ok_or_else(|| D::Error::custom("not hexadecimal"))?, whole: !cut }
-            }
-            WrittenLine::Odd { .. } => return Err(D::Error::custom("a line has either `text` or `hex`")),
-        })
-    }
-}
-
 impl Entry {
     /// Something that went by in this incarnation, so long after the start.
     pub fn new(epoch: u64, at: Duration, wire: Wire) -> Self {
@@ -243,30 +142,6 @@ impl Transcript {
     pub fn extend(&mut self, later: impl IntoIterator<Item = Entry>) {
         self.entries.extend(later);
     }
-
-    /// The incarnations in it, in order.
-    pub fn epochs(&self) -> Vec<u64> {
-        let mut epochs: Vec<u64> = self.entries.iter().map(|entry| entry.epoch).collect();
-        epochs.sort_unstable();
-        epochs.dedup();
-        epochs
-    }
-
-    /// As JSON lines.
-    pub fn to_json_lines(&self) -> String {
-        let line = |entry: &Entry| serde_json::to_string(entry).unwrap_or_default() + "\n";
-        self.entries.iter().map(line).collect()
-    }
-}
-
-impl FromStr for Transcript {
-    type Err = serde_json::Error;
-
-    /// Reads JSON lines; blank ones are passed over.
-    fn from_str(text: &str) -> Result<Self, serde_json::Error> {
-        let lines = text.lines().filter(|line| !line.trim().is_empty());
-        Ok(Self { entries: lines.map(serde_json::from_str).collect::<Result<_, _>>()? })
-    }
 }
 
 impl fmt::Display for Transcript {
@@ -278,25 +153,10 @@ impl fmt::Display for Transcript {
                 Wire::Opened { args } => writeln!(f, "opened {}", args.join(" ")),
                 Wire::Host(line) => writeln!(f, "host > {line}"),
                 Wire::Cli(line) => writeln!(f, "cli  > {line}"),
-                Wire::Closed { by } => writeln!(f, "{by:?} closed its end"),
                 Wire::Ended { exit: Some(exit) } => writeln!(f, "the CLI {exit}"),
                 Wire::Ended { exit: None } => writeln!(f, "let go of the CLI"),
             }?;
         }
         Ok(())
-    }
-}
-
-mod micros {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(u64::try_from(value.as_micros()).unwrap_or(u64::MAX))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        u64::deserialize(deserializer).map(Duration::from_micros)
     }
 }

@@ -5,7 +5,6 @@
 #![allow(clippy::disallowed_methods, reason = "the groups are started without the code under test")]
 
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::process::{Child, ChildStdout, Command, ExitStatus};
 
 use rustix::process::{
@@ -69,7 +68,7 @@ impl Drop for Members {
 
 /// The guardian of a host with a name of its own, so that it does not end processes of other tests.
 fn guardian() -> Guardian {
-    let name = Host { process: 0, mark: Uuid::new_v4().simple().to_string(), base: None };
+    let name = Host { mark: Uuid::new_v4().simple().to_string(), base: None };
     Guardian { name: Some(Arc::new(name)), ..Guardian::new("/bin/sh") }
 }
 
@@ -100,7 +99,7 @@ fn kill(guardian: &Guardian) -> Pid {
 
 /// Kills the guardian of this process for good, to test the host without one.
 pub(crate) fn lose() {
-    let mut guardian = lock();
+    let mut guardian = lock(&GUARDIAN);
     guardian.short_lived = SHORT_LIVED;
     guardian.running.as_mut().expect("there is one").since = Instant::now();
     kill(&guardian);
@@ -195,7 +194,7 @@ async fn the_control_groups_of_the_host_are_killed_and_removed() {
     let Some((base, leaf)) = base.zip(made.and_then(Result::ok)) else {
         return crate::tests::say_no_cgroups();
     };
-    let name = Arc::new(Host { process: 0, mark, base: Some(base.clone()) });
+    let name = Arc::new(Host { mark, base: Some(base.clone()) });
     let mut guardian = Guardian { name: Some(name), ..guardian() };
     // Like the groups of a host that ran under the child.
     std::fs::create_dir_all(base.join("cli-1/greenroom-1-a/cli-2")).unwrap();
@@ -312,23 +311,6 @@ async fn a_host_without_a_shell_is_warned_once_and_works() {
     guardian.forget(members.group());
     assert!(guardian.watch(members.group(), Duration::ZERO, None).is_none());
     assert!(guardian.running.is_none());
-}
-
-#[tokio::test]
-async fn a_fork_of_the_host_leaves_its_parents_groups_alone() {
-    let mut guardian = guardian();
-    let (mut of_parent, mut of_fork) = (Members::start(), Members::start());
-    watch(&mut guardian, &of_parent);
-    // As in a fork: the memory has the guardian and the groups, and the parent still holds the pipe.
-    let parent = guardian.running.as_ref().unwrap().lines.as_fd().try_clone_to_owned().unwrap();
-    guardian.host = 0;
-    watch(&mut guardian, &of_fork);
-    guardian.forget(of_parent.group());
-    end_of_host(guardian).await;
-    of_fork.gone().await;
-    assert!(of_parent.runs());
-    drop(parent);
-    of_parent.gone().await;
 }
 
 /// A guardian program that acknowledges nothing. Each start after the first one fails.

@@ -13,7 +13,10 @@ use super::{FaultKind, FaultPlan, Step};
 /// use greenroom_testkit::{FaultKind, FaultMix, Step};
 ///
 /// // All faults except deaths of the CLI; panics of handlers more often than any other.
-/// let mix = FaultMix::all().cli_deaths(0).weight(FaultKind::HandlerPanic, 20).steps(200);
+/// let mix = FaultMix::all()
+///     .weights(&[FaultKind::CliExit, FaultKind::CliSignal, FaultKind::CliCloseStdout, FaultKind::CliHalfLine], 0)
+///     .weight(FaultKind::HandlerPanic, 20)
+///     .steps(200);
 /// let plan = mix.plan(42);
 /// assert_eq!(plan.steps().len(), 200);
 /// assert!(!plan.steps().iter().any(|step| matches!(step, Step::Fault(FaultKind::CliExit, _))));
@@ -30,19 +33,6 @@ pub struct FaultMix {
 
 const HANDLERS: [FaultKind; 4] =
     [FaultKind::HandlerPanic, FaultKind::HandlerHang, FaultKind::HandlerSlow, FaultKind::HandlerError];
-const SERVERS: [FaultKind; 2] = [FaultKind::ServerPanic, FaultKind::ServerKill];
-const CONTROL: [FaultKind; 2] = [FaultKind::RouterPanic, FaultKind::CallbacksPanic];
-const PORT: [FaultKind; 2] = [FaultKind::PortPanic, FaultKind::PortKill];
-const CLI_DEATHS: [FaultKind; 4] =
-    [FaultKind::CliExit, FaultKind::CliSignal, FaultKind::CliCloseStdout, FaultKind::CliHalfLine];
-const CLI_WIRE: [FaultKind; 5] = [
-    FaultKind::CliNoise,
-    FaultKind::CliGarbage,
-    FaultKind::CliDuplicateId,
-    FaultKind::CliWithdraw,
-    FaultKind::CliCancel,
-];
-
 impl FaultMix {
     /// Calls and prompts without faults. 60 steps, up to 8 calls at once.
     pub fn none() -> Self {
@@ -51,7 +41,7 @@ impl FaultMix {
 
     /// All faults: about half of the steps are faults, most of them in handlers.
     pub fn all() -> Self {
-        Self::none().handlers(2).servers(1).control(1).ports(1).cli_deaths(1).cli_wire(1)
+        Self::none().weights(&FaultKind::ALL, 1).weights(&HANDLERS, 2)
     }
 
     /// Sets the weight of a fault; 0 for never.
@@ -61,44 +51,10 @@ impl FaultMix {
         self
     }
 
-    fn weights<const N: usize>(self, kinds: [FaultKind; N], weight: u32) -> Self {
-        kinds.into_iter().fold(self, |mix, kind| mix.weight(kind, weight))
-    }
-
-    /// Sets the weight of each: a handler panics, hangs, is slow, fails.
+    /// Sets the weight of each of these faults.
     #[must_use]
-    pub fn handlers(self, weight: u32) -> Self {
-        self.weights(HANDLERS, weight)
-    }
-
-    /// Sets the weight of each: the actor of a tool server panics, is killed.
-    #[must_use]
-    pub fn servers(self, weight: u32) -> Self {
-        self.weights(SERVERS, weight)
-    }
-
-    /// Sets the weight of each: the control router panics, the callbacks' actor panics.
-    #[must_use]
-    pub fn control(self, weight: u32) -> Self {
-        self.weights(CONTROL, weight)
-    }
-
-    /// Sets the weight of each: the actor that owns the CLI panics, is killed. Both end the CLI.
-    #[must_use]
-    pub fn ports(self, weight: u32) -> Self {
-        self.weights(PORT, weight)
-    }
-
-    /// Sets the weight of each: the CLI exits, is killed, closes its stdout, dies in the middle of a line.
-    #[must_use]
-    pub fn cli_deaths(self, weight: u32) -> Self {
-        self.weights(CLI_DEATHS, weight)
-    }
-
-    /// Sets the weight of each: the CLI writes noise, garbage, an id twice, withdraws a request, cancels a call.
-    #[must_use]
-    pub fn cli_wire(self, weight: u32) -> Self {
-        self.weights(CLI_WIRE, weight)
+    pub fn weights(self, kinds: &[FaultKind], weight: u32) -> Self {
+        kinds.iter().fold(self, |mix, kind| mix.weight(*kind, weight))
     }
 
     /// Sets the weight of calls, and the most calls at once. Default: 12, up to 8 at once.

@@ -23,8 +23,8 @@ pub use mix::FaultMix;
 /// let text = serde_json::to_string(&plan)?;
 /// assert_eq!(serde_json::from_str::<FaultPlan>(&text)?, plan);
 /// let by_hand = FaultPlan::new([Step::Calls(3), Step::Fault(FaultKind::RouterPanic, 0), Step::Settle]);
-/// let only_handlers = FaultMix::none().handlers(1).steps(20).plan(7);
-/// # let _ = (by_hand, only_handlers);
+/// let only_panics = FaultMix::none().weight(FaultKind::HandlerPanic, 1).steps(20).plan(7);
+/// # let _ = (by_hand, only_panics);
 /// # serde_json::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,11 +146,6 @@ impl FaultPlan {
     /// A plan written by hand.
     pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         Self { seed: None, steps: steps.into_iter().collect() }
-    }
-
-    /// The seed of the plan; `None` for a plan written by hand.
-    pub fn seed(&self) -> Option<u64> {
-        self.seed
     }
 
     /// The steps in order.

@@ -35,11 +35,6 @@ impl CliEnd {
         initialize
     }
 
-    /// The answer of a CLI that ignores in-process servers in `initialize`.
-    pub(crate) fn old_answer() -> Value {
-        json!({ "claude_code_version": VERSION, "commands": [] })
-    }
-
     pub(crate) fn handshake_answer(initialize: &Value) -> Value {
         let parked = initialize["request"]["sdkMcpServerManifests"].as_object().map(|manifests| {
             manifests.keys().map(|name| (name.clone(), json!("parked"))).collect::<serde_json::Map<_, _>>()

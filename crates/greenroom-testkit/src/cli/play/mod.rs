@@ -42,7 +42,6 @@ pub(crate) struct Player {
     end: CliEnd,
     script: Arc<Script>,
     seen: Seen,
-    knows_sdk_servers: bool,
     servers: Servers,
     hooks: Hooks,
     rules: Rules,
@@ -64,7 +63,7 @@ enum Stop {
 }
 
 impl Player {
-    pub(crate) fn new(end: CliEnd, script: Arc<Script>, seen: Seen, knows_sdk_servers: bool) -> Self {
+    pub(crate) fn new(end: CliEnd, script: Arc<Script>, seen: Seen) -> Self {
         seen.launched(end.launch());
         let rules = Rules::of(&end.launch().args);
         let wants_structured = end.launch().args.iter().any(|arg| arg.starts_with("--json-schema="));
@@ -72,7 +71,6 @@ impl Player {
             end,
             script,
             seen,
-            knows_sdk_servers,
             servers: Servers::default(),
             hooks: Hooks::default(),
             rules,
@@ -95,7 +93,6 @@ impl Player {
     }
 
     async fn serve(&mut self) {
-        self.servers_by_config().await;
         loop {
             match self.next_prompt() {
                 Some(prompt) => {
@@ -129,12 +126,8 @@ impl Player {
                 self.seen.initialized(request);
                 self.hooks = Hooks::of(request);
                 self.wants_structured |= request["jsonSchema"].is_object();
-                if self.knows_sdk_servers {
-                    self.servers_by_initialize(request);
-                    self.end.answer(frame, CliEnd::handshake_answer(frame));
-                } else {
-                    self.end.answer(frame, CliEnd::old_answer());
-                }
+                self.servers_by_initialize(request);
+                self.end.answer(frame, CliEnd::handshake_answer(frame));
             }
             Some("mcp_status") => self.end.answer(frame, json!({ "mcpServers": self.servers.status() })),
             Some("mcp_set_servers") => self.set_servers(frame),

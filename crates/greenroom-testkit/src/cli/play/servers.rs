@@ -1,5 +1,4 @@
-//! The in-process servers, as the CLI knows them: announced by `--mcp-config`, by `initialize` or by
-//! `mcp_set_servers`; their tools, which may change; their resources; and the tools that the CLI itself
+//! The in-process servers, as the CLI knows them: announced by `initialize` or by `mcp_set_servers`; their tools, which may change; their resources; and the tools that the CLI itself
 //! has for those.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -79,32 +78,7 @@ fn list_tools(end: &mut CliEnd, server: &str) -> String {
     end.mcp(server, json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }))
 }
 
-/// The value of `--mcp-config`: JSON, or the path of a file with it.
-fn config(value: &str) -> Option<Value> {
-    if value.starts_with('{') {
-        return serde_json::from_str(value).ok();
-    }
-    serde_json::from_slice(&std::fs::read(value).ok()?).ok()
-}
-
 impl Player {
-    /// Takes the servers of `--mcp-config`, with the handshake that comes before anything else.
-    pub(super) async fn servers_by_config(&mut self) {
-        let args = &self.end.launch().args;
-        let configs: Vec<Value> =
-            args.iter().filter_map(|arg| config(arg.strip_prefix("--mcp-config=")?)).collect();
-        for config in configs {
-            let Some(servers) = config["mcpServers"].as_object() else { continue };
-            for (name, _) in servers.iter().filter(|(_, server)| server["type"] == "sdk") {
-                initialize(&mut self.end, name);
-                self.end.mcp(name, json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-                let listed = list_tools(&mut self.end, name);
-                let tools = self.end.answer_to(&listed).await;
-                self.servers.take_tools(name, &tools["mcp_response"]["result"]);
-            }
-        }
-    }
-
     /// Takes those that `initialize` names, with what it tells about them. Of the others it asks them themselves.
     pub(super) fn servers_by_initialize(&mut self, request: &Value) {
         let manifests = &request["sdkMcpServerManifests"];
