@@ -38,7 +38,7 @@ pub use read::TranscriptEntry;
 #[cfg(feature = "sessions")]
 pub(crate) use {
     change::{tag_entry, title_entry},
-    find::contents::{fold_edges, sidecar, transcripts},
+    find::contents::{sidecar, transcripts},
     find::disk::SessionFile,
     read::chain::{visible, visible_of_subagent},
     read::summary::Folded,
