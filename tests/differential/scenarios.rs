@@ -319,7 +319,11 @@ async fn conversation() {
             json!({ "tools": ["Read", "Write"], "model": "claude-sonnet-4-5", "permission_mode": "default" });
         let mut talk = Talk::start(with(stage, options)).await;
         told.say(&mut talk, "First?").await;
-        told.say(&mut talk, Prompt::text("Second, with a picture?").image(PICTURE, "image/png")).await;
+        let picture = Prompt::blocks([
+json!({ "type": "text", "text": "Second, with a picture?" }),
+json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": PICTURE } }),
+]);
+        told.say(&mut talk, picture).await;
         talk.session.set_model(Some("claude-opus-4-1")).await.unwrap();
         told.say(&mut talk, "Third, to another model?").await;
         talk.session.set_model(None).await.unwrap();
