@@ -317,7 +317,8 @@ async fn changes_happen_one_after_another_and_a_whole_set_in_one_go() {
         }
     );
     assert_eq!(all.6, ["a first", "a b first", "a first"]);
-    let refused = |outcome: greenroom::Result<()>| outcome.is_err_and(|error| error.kind() == ErrorKind::InvalidOption);
+    let refused =
+        |outcome: greenroom::Result<()>| outcome.is_err_and(|error| error.kind() == ErrorKind::InvalidOption);
     assert!(all.0.is_ok() && all.1.is_ok() && all.4.is_ok());
     assert!(refused(all.2) && refused(all.3) && refused(all.5));
 

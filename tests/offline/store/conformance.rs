@@ -5,9 +5,7 @@ use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 use greenroom::sessions::TranscriptEntry;
-use greenroom::store::{
-    MemoryStore, SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession,
-};
+use greenroom::store::{MemoryStore, SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession};
 use greenroom_testkit::store_conformance;
 use serde_json::json;
 

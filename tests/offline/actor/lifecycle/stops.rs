@@ -185,9 +185,9 @@ async fn stop_lets_the_turn_end_and_gives_back_what_was_not_sent() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
     let mut running = prompt(&session, "running").await;
     let blocks = Prompt::blocks([
-json!({ "type": "text", "text": "look" }),
-json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "aGk=" } }),
-]);
+        json!({ "type": "text", "text": "look" }),
+        json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "aGk=" } }),
+    ]);
     let mut queued = session.prompt(blocks.clone()).await.unwrap();
     let given = prompted(&mut end, "running").await;
     let (stopped, ()) = within(SOON, async {
