@@ -9,7 +9,7 @@ use greenroom::options::SystemPrompt;
 use greenroom::requests::ContextDetail;
 use greenroom::session::Steered;
 use greenroom::sessions::{LocalSessions, Page, SessionInfo, SessionMessages};
-use greenroom::tool::{CallToolResult, Content};
+use greenroom::tool::{CallToolResult, Content, ToolAnnotations};
 use greenroom::{
     Hook, NoArgs, Options, PermissionDecision, PermissionMode, PermissionRequest, Prompt, SessionBuilder,
     ToolContext, ToolDef, ToolServer, hook, query,
@@ -115,7 +115,9 @@ async fn results() {
             })
         });
         let look = ToolDef::new("look", "Look, and change nothing", async |_: NoArgs| "seen");
-        let look = look.title("Look").read_only_hint(true);
+        let look = look
+            .annotations(ToolAnnotations { title: Some("Look".into()), ..ToolAnnotations::default() })
+            .read_only_hint(true);
         let server = desk([give, look]);
         let talk = Talk::start(builder(stage).mcp_server(server).allow_server_tools("desk")).await;
         ask(told, talk, &["Give."]).await;

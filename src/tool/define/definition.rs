@@ -34,18 +34,6 @@ pub struct ToolAnnotations {
     pub open_world_hint: Option<bool>,
 }
 
-/// Builder methods that set one annotation each.
-macro_rules! hint_methods {
-    ($($(#[doc = $doc:literal])* $hint:ident),+) => {$(
-        $(#[doc = $doc])*
-        pub fn $hint(mut self, hint: bool) -> Self {
-            self.inner.annotations.$hint = Some(hint);
-            self
-        }
-    )+};
-}
-pub(crate) use hint_methods;
-
 /// A [`ToolDef`](super::def::ToolDef) without the type of its state.
 #[derive(Clone)]
 pub(crate) struct ToolDefinition {
