@@ -16,7 +16,7 @@ use super::validate::{OutputCheck, Validator, invalid, parse_arguments, rules_of
 use crate::blocking::caught::DropElsewhere;
 use crate::options::schema;
 use crate::tool::run::context::{CallContext, ToolContext};
-use crate::tool::run::erased::{AnyState, Arguments, AsyncRun, Ran, ToolRunner, typed_state};
+use crate::tool::run::erased::{AnyState, Arguments, AsyncRun, CallEnd, ToolRunner, typed_state};
 use crate::wire::CallToolResult;
 
 /// The definition of a tool, for [`ToolServer::add_tool`](crate::ToolServer::add_tool).
@@ -85,7 +85,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
                     Ok(prepared) => prepared,
                     Err(ran) => return ran,
                 };
-                Ran::Returned(handler.call(args, cx).await.into_tool_result())
+                CallEnd::Returned(handler.call(args, cx).await.into_tool_result())
             })
         });
         Self::build(name.into(), description.into(), (input, rules), output, ToolRunner::Async(run))
@@ -112,7 +112,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             call,
             parse_arguments(arguments, check.as_ref()),
         ) {
-            Ok((args, cx)) => Ran::Returned(handler(args, cx).into_tool_result()),
+            Ok((args, cx)) => CallEnd::Returned(handler(args, cx).into_tool_result()),
             Err(ran) => ran,
         };
         let runner = ToolRunner::Blocking(Arc::new(run));
@@ -155,7 +155,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             let started = prepared(state, call, parse(arguments)).map(|(args, cx)| handler(args, cx));
             Box::pin(async move {
                 match started {
-                    Ok(future) => Ran::Returned(future.await.into_tool_result()),
+                    Ok(future) => CallEnd::Returned(future.await.into_tool_result()),
                     Err(ran) => ran,
                 }
             })
@@ -270,7 +270,11 @@ fn prepared<A, S: Send + Sync + 'static>(
     state: AnyState,
     call: Arc<CallContext>,
     arguments: Result<A, String>,
-) -> Result<(A, ToolContext<S>), Ran> {
-    let state = typed_state(state).map_err(|error| Ran::Returned(CallToolResult::error(error.message)))?;
-    Ok((arguments.map_err(Ran::BadArguments)?, ToolContext::new(state, call)))
+) -> Result<(A, ToolContext<S>), CallEnd> {
+    let state =
+        typed_state(state).map_err(|error| CallEnd::Returned(CallToolResult::error(error.message)))?;
+    Ok((
+        arguments.map_err(|what| CallEnd::BadArguments(CallToolResult::error(what)))?,
+        ToolContext::new(state, call),
+    ))
 }

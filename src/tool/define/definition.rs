@@ -10,7 +10,7 @@ use super::validate::{OutputCheck, Validator};
 use crate::error::{Error, Result};
 use crate::options::check::{NAME_RULE, keeps_rule, name_like};
 use crate::options::schema;
-use crate::tool::run::erased::{Ran, ToolRunner};
+use crate::tool::run::erased::{CallEnd, ToolRunner};
 
 /// Hints about a tool (MCP `ToolAnnotations`). Nothing enforces them, but the CLI runs the calls of one message at the
 /// same time only if their tools are read-only.
@@ -54,8 +54,8 @@ impl ToolDefinition {
     pub(crate) fn checked_runner(&self) -> ToolRunner {
         let Some(check) = self.output_check.clone() else { return self.runner.clone() };
         let name: Arc<str> = self.name.as_str().into();
-        let checked = move |ran: Ran| match ran {
-            Ran::Returned(result) => Ran::Returned(check.apply(&name, result)),
+        let checked = move |ran: CallEnd| match ran {
+            CallEnd::Returned(result) => CallEnd::Returned(check.apply(&name, result)),
             other => other,
         };
         match self.runner.clone() {
