@@ -254,7 +254,8 @@ impl SessionBuilder {
 
     /// Takes each line of the CLI's stderr. Must not block: it is called on the task that reads stderr.
     pub fn on_stderr(mut self, take: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.stderr = Some(StderrSink::new(take));
+        let take = DropElsewhere::new(take);
+        self.stderr = Some(Arc::new(move |line| take(line)));
         self
     }
 

@@ -159,7 +159,7 @@ pub struct MemoryCli {
 }
 
 impl MemoryCli {
-    /// The launch that the host asked for. Write stderr lines to [`Launch::stderr`].
+    /// The launch that the host asked for. Write stderr lines to [`Command::stderr`](super::Command::stderr).
     pub fn launch(&self) -> &Launch {
         &self.launch
     }

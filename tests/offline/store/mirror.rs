@@ -790,7 +790,7 @@ async fn resumable(home: &Path) -> (Arc<MemoryStore>, SessionBuilder) {
 }
 
 fn config_dir(end: &CliEnd) -> PathBuf {
-    PathBuf::from(&end.launch().env["CLAUDE_CONFIG_DIR"])
+    PathBuf::from(&end.launch().command.env["CLAUDE_CONFIG_DIR"])
 }
 
 fn transcript(end: &CliEnd) -> PathBuf {

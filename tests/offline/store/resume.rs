@@ -64,7 +64,7 @@ async fn refused(builder: SessionBuilder) -> Error {
 
 /// The CLI's configuration folder, if it has one of its own.
 fn config_dir(end: &CliEnd) -> Option<PathBuf> {
-    end.launch().env.get("CLAUDE_CONFIG_DIR").map(PathBuf::from)
+    end.launch().command.env.get("CLAUDE_CONFIG_DIR").map(PathBuf::from)
 }
 
 fn has_argument(end: &CliEnd, start: &str) -> bool {

@@ -324,7 +324,7 @@ impl Transport for FakeCliTransport {
             let folder = this.home.announce(&this.plan, &launch).map_err(failed)?;
             launch.program = Some(std::env::current_exe().map_err(failed)?);
             launch.args = system::only_test(&this.test);
-            launch.env.insert(HOME.to_owned(), folder.display().to_string());
+            launch.command.env.insert(HOME.to_owned(), folder.display().to_string());
             let mut connection = ChildProcess::new().open(launch).await?;
             connection.reader = after_the_harness(connection.reader, &this.test).await?;
             // The folder stays for as long as a process may look into it.

@@ -238,7 +238,7 @@ async fn more_crashes_than_allowed_end_the_session_and_every_turn() {
     let mut running = prompt(&session, "running").await;
     let mut queued = prompt(&session, "queued").await;
     begun(&mut end, "running").await;
-    end.process().launch().stderr.line("out of memory");
+    (end.process().launch().command.stderr)("out of memory");
     end.exit(killed());
 
     assert!(matches!(

@@ -14,7 +14,7 @@ async fn a_start_that_fails_is_told_at_once_and_not_tried_again() {
     let (started, ()) = within(SOON, async {
         tokio::join!(builder().transport(transport).start(), async {
             let end = listener.accept().await;
-            end.launch().stderr.line("no licence");
+            (end.launch().command.stderr)("no licence");
             end.exit(Exit::Code(7));
         })
     })

@@ -11,7 +11,7 @@ use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use greenroom::transport::{Connection, Exit, Launch, StderrSink, Transport};
+use greenroom::transport::{Connection, Exit, Launch, Transport};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, watch};
@@ -73,10 +73,10 @@ async fn play(visit: Visit, part: Part) -> io::Result<Exit> {
     let (transport, mut listener) = ScriptedCli::by_hand();
     let mut launch = Launch::new(epoch);
     launch.args = args;
-    launch.env = std::env::vars().collect();
-    launch.inherit_env = false;
-    launch.stderr = StderrSink::new(system::say);
-    launch.stderr_line_bytes = usize::MAX;
+    launch.command.env = std::env::vars().collect();
+    launch.command.inherit_env = false;
+    launch.command.stderr = Arc::new(system::say);
+    launch.command.stderr_line_bytes = usize::MAX;
     let Connection { reader, mut writer, process: mut player_process } =
         transport.open(launch).await.map_err(io::Error::other)?;
     let end = listener.accept().await;
