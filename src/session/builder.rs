@@ -28,8 +28,7 @@ use crate::options::{
 };
 use crate::report::Events;
 use crate::store::SessionStore;
-use crate::tool::CompleteServer;
-use crate::tool::spec::ServerSpec;
+use crate::tool::{CompleteServer, spec::ServerSpec};
 use crate::transport::{StderrSink, Transport};
 use crate::{Options, PermissionMode};
 
