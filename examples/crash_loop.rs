@@ -96,7 +96,7 @@ async fn main() -> Result<(), Failure> {
     };
     if let Some(failure) = session.failure() {
         println!("  session: {failure}");
-        println!("           the CLI is to blame: {}", failure.is_cli());
+        println!("           kind: {:?}", failure.kind());
     }
     if let Err(refused) = waiting {
         println!("  prompt : {:?}", refused.kind());

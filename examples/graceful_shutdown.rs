@@ -75,7 +75,7 @@ async fn main() -> Result<(), Failure> {
     match waiting.outcome().await? {
         // The next start of the service resumes this conversation.
         Outcome::NotStarted { prompt } => {
-            println!("turn   : never sent, here it is back: {:?}", prompt.content())
+            println!("turn   : never sent, here it is back: {:?}", prompt.content)
         }
         other => println!("turn   : {other:?}"),
     }

@@ -13,9 +13,8 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error: what went wrong, whose fault it is, and what to do about it.
 ///
-/// Match on [`kind`](Error::kind) for the exact case, or ask whose fault it is: [`is_caller`](Error::is_caller),
-/// [`is_cli`](Error::is_cli), [`is_wire`](Error::is_wire), [`is_tool`](Error::is_tool). `Display` prints the message,
-/// the [`help`](Error::help) and the end of the CLI's stderr.
+/// Match on [`kind`](Error::kind); each [`ErrorKind`] says whose fault it is. `Display` prints the message, the
+/// [`help`](Error::help) and the end of the CLI's stderr.
 ///
 /// All texts are safe to print on a terminal: escape sequences and control characters other than line breaks are
 /// removed, even if the CLI sent them. The message and the help have at most 4 KiB each; a longer text loses its middle.
@@ -28,17 +27,18 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///     match error.kind() {
 ///         ErrorKind::CliNotFound => "install the claude CLI",
 ///         _ if error.is_retryable() => "try again later",
-///         _ if error.is_caller() => "fix the application or the machine",
+///         ErrorKind::InvalidOption => "fix the application",
 ///         _ => "read the message",
 ///     }
 /// }
 /// # let _ = advice;
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Error {
     data: Arc<ErrorData>,
 }
 
+#[derive(Clone, Debug)]
 struct ErrorData {
     kind: ErrorKind,
     message: String,
@@ -46,7 +46,7 @@ struct ErrorData {
     code: Option<String>,
     retry_after: Option<Duration>,
     stderr: Option<String>,
-    source: Option<BoxError>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// The cases of [`Error`], each with whose fault it is. New cases are added: match with a wildcard arm.
@@ -114,8 +114,8 @@ pub enum ErrorKind {
     Malformed,
     /// A tool, or the factory of a tool server's state, failed. Tool.
     Tool,
-    /// A session store failed or took too long; the source is the store's error. The application's store, for which
-    /// none of the questions of [`Error`] is true.
+    /// A session store failed or took too long; the source is the store's error. The application's
+    /// store.
     Store,
     /// Reading or writing failed. Wire.
     Io,
@@ -149,44 +149,34 @@ impl Error {
         }
     }
 
-    fn rebuild(self, change: impl FnOnce(&mut ErrorData)) -> Self {
-        // An error under construction has one owner. A shared error is copied without its source.
-        let mut data = Arc::try_unwrap(self.data).unwrap_or_else(|shared| ErrorData {
-            kind: shared.kind,
-            message: shared.message.clone(),
-            help: shared.help.clone(),
-            code: shared.code.clone(),
-            retry_after: shared.retry_after,
-            stderr: shared.stderr.clone(),
-            source: None,
-        });
-        change(&mut data);
-        Self { data: Arc::new(data) }
+    fn with(mut self, change: impl FnOnce(&mut ErrorData)) -> Self {
+        change(Arc::make_mut(&mut self.data));
+        self
     }
 
     /// Adds what to do about the error, in a sentence.
     #[must_use]
     pub fn with_help(self, help: impl Into<String>) -> Self {
-        self.rebuild(|data| data.help = Some(short(help)))
+        self.with(|data| data.help = Some(short(help)))
     }
 
     pub(crate) fn with_code(self, code: Option<String>) -> Self {
-        self.rebuild(|data| data.code = code.map(short))
+        self.with(|data| data.code = code.map(short))
     }
 
     pub(crate) fn with_retry_after(self, time: Duration) -> Self {
-        self.rebuild(|data| data.retry_after = Some(time))
+        self.with(|data| data.retry_after = Some(time))
     }
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
         let stderr = plain_text(&stderr.into());
-        if stderr.trim().is_empty() { self } else { self.rebuild(|data| data.stderr = Some(stderr)) }
+        if stderr.trim().is_empty() { self } else { self.with(|data| data.stderr = Some(stderr)) }
     }
 
     /// Adds the cause, which [`source`](std::error::Error::source) returns.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        self.rebuild(|data| data.source = Some(source.into()))
+        self.with(|data| data.source = Some(source.into().into()))
     }
 
     pub(crate) fn invalid_option(message: impl Into<String>) -> Self {
@@ -242,62 +232,6 @@ impl Error {
     pub fn stderr(&self) -> Option<&str> {
         self.data.stderr.as_deref()
     }
-
-    /// True if the application, or the machine that it runs on, has to be changed.
-    pub fn is_caller(&self) -> bool {
-        use ErrorKind::*;
-        matches!(
-            self.kind(),
-            InvalidOption
-                | CliNotFound
-                | CliTooOld
-                | Spawn
-                | AtCapacity
-                | Overflow
-                | Stopped
-                | ProcessesLeft
-                | SessionNotFound
-                | SessionInUse
-                | Unauthenticated
-                | NoCredit
-                | BudgetSpent
-                | ContextFull
-        )
-    }
-
-    /// True if the CLI, or the API behind it, is at fault: it exited, refused, or did not answer.
-    pub fn is_cli(&self) -> bool {
-        use ErrorKind::*;
-        matches!(
-            self.kind(),
-            StartTimeout
-                | InitializeRefused
-                | CliExited
-                | Refused
-                | Unsupported
-                | Timeout
-                | NotReady
-                | SessionFailed
-                | TurnFailed
-                | RateLimited
-                | Overloaded
-        )
-    }
-
-    /// True if the pipe failed, or the bytes that came through it were wrong.
-    pub fn is_wire(&self) -> bool {
-        matches!(self.kind(), ErrorKind::NotTheProtocol | ErrorKind::Malformed | ErrorKind::Io)
-    }
-
-    /// True if a tool, or the factory of its server's state, failed.
-    pub fn is_tool(&self) -> bool {
-        self.kind() == ErrorKind::Tool
-    }
-
-    /// True if a time limit of the options has passed.
-    pub fn is_timeout(&self) -> bool {
-        matches!(self.kind(), ErrorKind::StartTimeout | ErrorKind::Timeout)
-    }
 }
 
 impl fmt::Display for Error {
@@ -310,20 +244,6 @@ impl fmt::Display for Error {
             write!(f, "\nthe CLI's stderr ended with:\n{}", stderr.trim_end())?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.data.kind)
-            .field("message", &self.data.message)
-            .field("help", &self.data.help)
-            .field("code", &self.data.code)
-            .field("retry_after", &self.data.retry_after)
-            .field("stderr", &self.data.stderr)
-            .field("source", &self.data.source)
-            .finish()
     }
 }
 

@@ -1,24 +1,17 @@
-//! Access to internals for `benches/micro`, and for the fuzz targets and their seeds in `tests/fuzz_seeds`. Compiled only
-//! with the feature `__internals`, and not part of the API.
+//! Access to internals for the fuzz targets and their seeds in `tests/fuzz_seeds`. Compiled only with the feature
+//! `__internals`, and not part of the API.
 
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use crate::ToolServer;
-use crate::actor::base::gate::Gate;
-use crate::actor::outbound::{Outbound, OutboundReceiver};
-use crate::actor::request::answer::Answer;
-use crate::actor::request::ledger::Ledger;
-use crate::actor::request::pending::{RequestKind, RequestOrigin};
-use crate::options::Limits;
 use crate::tool::run::dispatch::McpSession;
 use crate::tool::run::service::{Service, ServiceStep};
 use crate::tool::{CallToolResult, Content};
 use crate::wire::envelope::{Frame, Unreadable};
 use crate::wire::fast::answer;
-use crate::wire::fast::call::{CallLine, layers};
-use crate::wire::fast::request_ids::RequestIds;
+use crate::wire::fast::call::layers;
 use crate::wire::line;
 use crate::wire::rpc::Rpc;
 
@@ -65,57 +58,6 @@ impl LineCodec {
     }
 }
 
-/// Whether the fast path reads the line as a tool call.
-pub fn is_call(line: &[u8]) -> bool {
-    CallLine::parse(line).is_some()
-}
-
-/// Whether the layers read the line as a frame.
-pub fn is_frame(line: &[u8]) -> bool {
-    Frame::parse(line).is_ok()
-}
-
-/// The line that answers a tool call with a text.
-pub fn answer(request_id: &str, rpc_id: &str, text: String) -> Option<Vec<u8>> {
-    let result = CallToolResult::new([Content::text(text)]);
-    answer::result_line(Vec::with_capacity, request_id, Some(rpc_id), &result).ok()
-}
-
-/// The requests of one incarnation: ledger, gate and outbound queue.
-#[allow(missing_debug_implementations, reason = "no part of the API")]
-pub struct Books {
-    ledger: Arc<Ledger>,
-    origin: Arc<RequestOrigin>,
-    _end: OutboundReceiver,
-}
-
-impl Books {
-    /// Without requests.
-    pub fn open() -> Self {
-        let (outbound, end) = Outbound::new(1, &Limits::default());
-        let gate = Arc::new(Gate::new(None, usize::MAX));
-        let ledger = Arc::new(Ledger::new(0));
-        let settled = ledger.leaving();
-        let origin = Arc::new(RequestOrigin { outbound, settled, counting: Arc::default(), gate });
-        Self { ledger, origin, _end: end }
-    }
-
-    /// Enters the requests of one read and settles all of them. Returns their number.
-    pub fn round(&self, request_ids: &[String]) -> usize {
-        let answers = request_ids.iter().map(|request_id| {
-            let ids = RequestIds::rpc(request_id, Some("1"));
-            let (kind, span) = (RequestKind::Mcp, tracing::Span::none());
-            let (answer, _) = Answer::open(&self.origin, ids, kind, None, span);
-            self.ledger.enter(answer.pending(), false);
-            answer
-        });
-        let answers: Vec<_> = answers.collect();
-        let settled = answers.len();
-        answers.into_iter().for_each(Answer::without_answer);
-        settled
-    }
-}
-
 /// The dispatch of an MCP session, which runs no handler.
 #[allow(missing_debug_implementations, reason = "no part of the API")]
 pub struct McpDispatch(McpSession);
@@ -124,11 +66,6 @@ impl McpDispatch {
     /// A new session.
     pub fn new(server: &ToolServer) -> Self {
         Self(McpSession::new(Arc::new(server.spec().clone())))
-    }
-
-    /// Whether the JSON-RPC message is a tool call.
-    pub fn is_call(&mut self, message: &RawValue) -> bool {
-        matches!(self.0.step(Rpc::parse(message)), ServiceStep::Call { .. })
     }
 
     /// The id, as JSON, with which the message must be answered; `None` if it needs no answer.
@@ -155,38 +92,17 @@ pub fn answers(request_id: &str, text: &str) -> [Vec<u8>; 2] {
     [fast, layers].map(Result::unwrap_or_default)
 }
 
-/// The kind of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FrameKind {
-    /// A request of the CLI, with its id.
-    Request(String),
-    /// An answer of the CLI, with the id of the request.
-    Response(String),
-    /// A withdrawal, with the id of the request.
-    Cancel(String),
-    /// A sign of life.
-    KeepAlive,
-    /// Part of the conversation.
-    Message,
-    /// White space only.
-    Blank,
-    /// Other text.
-    Noise,
-    /// Starts like a frame, but is not a frame.
-    Malformed,
-}
-
-/// Returns the kind of a line.
-pub fn frame(line: &[u8]) -> FrameKind {
+/// The kind of a line, and the id of its request if it has one.
+pub fn frame(line: &[u8]) -> (&'static str, Option<String>) {
     match Frame::parse(line) {
-        Ok(Frame::Request { request_id, .. }) => FrameKind::Request(request_id),
-        Ok(Frame::Response(reply)) => FrameKind::Response(reply.request_id),
-        Ok(Frame::Cancel { request_id }) => FrameKind::Cancel(request_id),
-        Ok(Frame::KeepAlive) => FrameKind::KeepAlive,
-        Ok(Frame::Message) => FrameKind::Message,
-        Err(Unreadable::Blank) => FrameKind::Blank,
-        Err(Unreadable::Noise) => FrameKind::Noise,
-        Err(Unreadable::Malformed(_)) => FrameKind::Malformed,
+        Ok(Frame::Request { request_id, .. }) => ("request", Some(request_id)),
+        Ok(Frame::Response(reply)) => ("response", Some(reply.request_id)),
+        Ok(Frame::Cancel { request_id }) => ("cancel", Some(request_id)),
+        Ok(Frame::KeepAlive) => ("keep-alive", None),
+        Ok(Frame::Message) => ("message", None),
+        Err(Unreadable::Blank) => ("blank", None),
+        Err(Unreadable::Noise) => ("noise", None),
+        Err(Unreadable::Malformed(_)) => ("malformed", None),
     }
 }
 

@@ -76,7 +76,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `sessions` (default) | [`sessions::LocalSessions`], [`store::StoredSessions`], [`store::FileStore`], [`store::MemoryStore`]. Without it, sessions still run and resume, and are mirrored to a [`store::SessionStore`] of yours |
+//! | `sessions` (default) | [`sessions::LocalSessions`], [`store::StoredSessions`], [`store::MemoryStore`]. Without it, sessions still run and resume, and are mirrored to a [`store::SessionStore`] of yours |
 //! | `testing` | [`testing`], `Session::inject`. The crate `greenroom-testkit` turns it on |
 //! | `rmcp` | the module `rmcp` |
 //! | `schema` | arguments and results are checked against the rules of their JSON Schemas |

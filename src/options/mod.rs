@@ -32,8 +32,6 @@ pub(crate) use runtime::process::is_too_old;
 pub use runtime::process::{Containment, Delivery, EnvPolicy, OLDEST_CLI, OsUser};
 pub use runtime::recovery::{ResumeLadder, TurnRecovery};
 pub use runtime::restart::{Restart, Restarts};
-#[cfg(feature = "sessions")]
-pub(crate) use runtime::store::LOCK_PAUSE;
 pub use runtime::store::{StoreFlush, StoreOptions};
 pub(crate) use runtime::timeouts::FOREVER;
 pub use runtime::timeouts::Timeouts;

@@ -28,8 +28,7 @@ use crate::options::{
 };
 use crate::report::Events;
 use crate::store::SessionStore;
-use crate::tool::CompleteServer;
-use crate::tool::spec::ServerSpec;
+use crate::tool::{CompleteServer, spec::ServerSpec};
 use crate::transport::{StderrSink, Transport};
 use crate::{Options, PermissionMode};
 
@@ -254,7 +253,8 @@ impl SessionBuilder {
 
     /// Takes each line of the CLI's stderr. Must not block: it is called on the task that reads stderr.
     pub fn on_stderr(mut self, take: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.stderr = Some(StderrSink::new(take));
+        let take = DropElsewhere::new(take);
+        self.stderr = Some(Arc::new(move |line| take(line)));
         self
     }
 

@@ -39,7 +39,7 @@ impl SessionBuilder {
     /// has no other way.
     ///
     /// Only [`ChildProcess`](crate::transport::ChildProcess) knows watchdogs. A transport of your own finds it in
-    /// [`Launch::watchdog`](crate::transport::Launch::watchdog).
+    /// [`Command::watchdog`](crate::transport::Command::watchdog).
     pub fn watchdog(mut self, watchdog: &Watchdog) -> Self {
         self.watchdog = Some(watchdog.clone());
         self

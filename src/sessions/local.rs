@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::archive;
 use super::change::{tag_entry, title_entry};
-use super::find::contents::{self, Index};
+use super::find::contents;
 use super::find::disk::{self, SearchScope, SessionFile};
 use super::find::key::{self, check_session_id};
 use super::page::Page;
 use super::read::chain::{visible, visible_of_subagent};
 use super::read::summary::SessionInfo;
-use super::read::{Fork, SessionMessages, TranscriptMessage, derived_title};
+use super::read::{EntryLink, Fork, SessionMessages, derived_title};
 use super::subagent::{Parents, SubagentInfo, no_subagent};
 use crate::Options;
 use crate::blocking::blocking;
@@ -156,9 +156,7 @@ impl LocalSessions {
 
     async fn read_messages(&self, session_id: &str, page: Page, system: bool) -> Result<SessionMessages> {
         self.with(session_id, move |file| {
-            let index = Index::read(&file.path)?;
-            let chain = visible(&index.links, system);
-            read_page(&file.path, &index, &chain, page, &Parents::default())
+            read_page(&file.path, |links| visible(links, system), page, &Parents::default())
         })
         .await
     }
@@ -245,8 +243,8 @@ impl LocalSessions {
     pub async fn fork(&self, session_id: &str, up_to: Option<&str>, title: Option<&str>) -> Result<String> {
         let (up_to, title) = (up_to.map(str::to_owned), title.map(|title| title.trim().to_owned()));
         self.with(session_id, move |file| {
-            let index = Index::read(&file.path)?;
-            let fork = Fork::plan(&file.session_id, &index.links, up_to.as_deref())?;
+            let (entries, _) = disk::read_entries(&file.path)?;
+            let fork = Fork::plan(&file.session_id, &entries, up_to.as_deref())?;
             let title = match title.filter(|title| !title.is_empty()) {
                 Some(title) => title,
                 None => derived_title(info(&file, true)?.map(|info| info.title()).as_deref()),
@@ -255,13 +253,9 @@ impl LocalSessions {
             let refused = |error| disk::failed("cannot be written", &file.folder.path, error);
             let mut copy = tempfile::NamedTempFile::new_in(&file.folder.path).map_err(refused)?;
             let mut writer = std::io::BufWriter::new(&mut copy);
-            disk::each_line(&file.path, |_, _, line| {
-                let Ok(entry) = serde_json::from_str(line) else { return Ok(false) };
-                if let Some(entry) = fork.copy(entry) {
-                    writeln!(writer, "{entry}").map_err(refused)?;
-                }
-                Ok(true)
-            })?;
+            for entry in entries.iter().filter_map(|entry| fork.copy(entry.value())) {
+                writeln!(writer, "{entry}").map_err(refused)?;
+            }
             writeln!(writer, "{}", fork.title(&title)).map_err(refused)?;
             writer.flush().map_err(refused)?;
             drop(writer);
@@ -297,9 +291,7 @@ impl LocalSessions {
             let Some((_, path)) = agents.into_iter().find(|(found, _)| *found == agent_id) else {
                 return Err(no_subagent(&file.session_id, &agent_id));
             };
-            let index = Index::read(&path)?;
-            let chain = visible_of_subagent(&index.links);
-            read_page(&path, &index, &chain, page, &Parents::of(contents::sidecar(&path).as_ref()))
+            read_page(&path, visible_of_subagent, page, &Parents::of(contents::sidecar(&path).as_ref()))
         })
         .await
     }
@@ -333,19 +325,10 @@ fn info(file: &SessionFile, programmatic: bool) -> Result<Option<SessionInfo>> {
 
 fn read_page(
     path: &Path,
-    index: &Index,
-    chain: &[usize],
+    chain: impl FnOnce(&[EntryLink]) -> Vec<usize>,
     page: Page,
     parents: &Parents,
 ) -> Result<SessionMessages> {
-    let wanted: Vec<usize> = page.of(chain.iter().copied()).collect();
-    let lines = index.lines(path, &wanted)?;
-    let read = wanted.iter().zip(&lines);
-    Ok(SessionMessages {
-        messages: read
-            .filter_map(|(entry, line)| TranscriptMessage::read(&index.links[*entry], line, parents))
-            .collect(),
-        total: chain.len(),
-        skipped_lines: index.skipped,
-    })
+    let (entries, skipped_lines) = disk::read_entries(path)?;
+    Ok(SessionMessages { skipped_lines, ..SessionMessages::read(&entries, chain, page, parents) })
 }

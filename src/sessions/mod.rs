@@ -38,11 +38,11 @@ pub use read::TranscriptEntry;
 #[cfg(feature = "sessions")]
 pub(crate) use {
     change::{tag_entry, title_entry},
-    find::contents::{fold_edges, sidecar, transcripts},
-    find::disk::SessionFile,
+    find::contents::{sidecar, transcripts},
+    find::disk::{SessionFile, read_entries},
     read::chain::{visible, visible_of_subagent},
     read::summary::Folded,
-    read::{EntryLink, Fork, derived_title},
+    read::{Fork, derived_title},
     subagent::{Parents, no_subagent},
 };
 #[cfg(feature = "sessions")]

@@ -1,12 +1,13 @@
 //! [`MemoryStore`]: a store in memory.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, ready};
 
 use super::{SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession, TranscriptEntry};
+use crate::lock::lock;
 
 /// A [`SessionStore`] in memory, for tests, and for sessions that move within one process. It is lost with the process,
 /// and its size has no bound.
@@ -39,7 +40,7 @@ impl MemoryStore {
     }
 
     fn kept(&self) -> MutexGuard<'_, BTreeMap<SessionKey, StoredTranscript>> {
-        self.transcripts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.transcripts)
     }
 
     fn summaries(&self, project_key: &str) -> Vec<SessionSummary> {

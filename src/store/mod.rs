@@ -11,7 +11,7 @@
 //! ```
 //!
 //! - Give a store to [`SessionBuilder::session_store`](crate::SessionBuilder::session_store):
-//!   [`FileStore`], [`MemoryStore`], or your own [`SessionStore`], which keeps entries under a [`SessionKey`].
+//!   your own [`SessionStore`], which keeps entries under a [`SessionKey`], or a [`MemoryStore`] for tests.
 //!   [`StoreOptions`](crate::options::StoreOptions) has the settings.
 //! - List, read and change the sessions of a store with [`StoredSessions`].
 //! - Test your own store with `greenroom_testkit::store_conformance`.
@@ -28,13 +28,9 @@
 //!   in the official SDKs.
 //! - At most [`StoreOptions::queue_bytes`](crate::options::StoreOptions::queue_bytes) wait for a slow store.
 
-#[cfg(feature = "sessions")]
-mod file;
 mod loaded;
 #[cfg(feature = "sessions")]
 mod memory;
-#[cfg(feature = "sessions")]
-mod name;
 #[cfg(feature = "sessions")]
 mod sessions;
 #[cfg(feature = "sessions")]
@@ -46,8 +42,6 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::sessions::TranscriptEntry;
-#[cfg(feature = "sessions")]
-pub use file::{Durability, FileStore};
 pub use loaded::StoredSession;
 pub(crate) use loaded::{AGENT_METADATA, failed, metadata, not_stored};
 #[cfg(feature = "sessions")]

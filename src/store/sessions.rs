@@ -10,9 +10,9 @@ use super::{dedup, failed, metadata, not_stored};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sessions::{
-    EntryLink, Folded, Fork, LocalSessions, Page, Parents, SessionFile, SessionInfo, SessionMessages,
-    SubagentInfo, TranscriptMessage, check_session_id, derived_title, each_line, no_subagent, sidecar,
-    sort_newest_first, tag_entry, title_entry, transcripts, visible, visible_of_subagent,
+    Folded, Fork, LocalSessions, Page, Parents, SessionFile, SessionInfo, SessionMessages, SubagentInfo,
+    check_session_id, derived_title, no_subagent, read_entries, sidecar, sort_newest_first, tag_entry,
+    title_entry, transcripts, visible, visible_of_subagent,
 };
 
 /// The sessions of one project in a [`SessionStore`], with the methods that [`LocalSessions`] has for a disk.
@@ -96,14 +96,14 @@ impl StoredSessions {
 
     /// The messages of a session's conversation; see [`LocalSessions::messages`].
     pub async fn messages(&self, session_id: &str, page: Page) -> Result<SessionMessages> {
-        let (entries, links) = linked(self.entries(session_id).await?);
-        Ok(read(&entries, &links, &visible(&links, false), page, &Parents::default()))
+        let entries = self.entries(session_id).await?;
+        Ok(SessionMessages::read(&entries, |links| visible(links, false), page, &Parents::default()))
     }
 
     /// [`messages`](StoredSessions::messages) including system messages.
     pub async fn messages_with_system(&self, session_id: &str, page: Page) -> Result<SessionMessages> {
-        let (entries, links) = linked(self.entries(session_id).await?);
-        Ok(read(&entries, &links, &visible(&links, true), page, &Parents::default()))
+        let entries = self.entries(session_id).await?;
+        Ok(SessionMessages::read(&entries, |links| visible(links, true), page, &Parents::default()))
     }
 
     /// Gives a session a title.
@@ -146,8 +146,7 @@ impl StoredSessions {
     /// [`SessionNotFound`](ErrorKind::SessionNotFound), also if `up_to` is not in the session.
     pub async fn fork(&self, session_id: &str, up_to: Option<&str>, title: Option<&str>) -> Result<String> {
         let entries = self.entries(session_id).await?;
-        let links: Vec<_> = entries.iter().filter_map(|entry| EntryLink::read(entry.raw().get())).collect();
-        let fork = Fork::plan(session_id, &links, up_to)?;
+        let fork = Fork::plan(session_id, &entries, up_to)?;
         let title = match title.map(str::trim).filter(|title| !title.is_empty()) {
             Some(title) => title.to_owned(),
             None => {
@@ -196,8 +195,7 @@ impl StoredSessions {
         };
         let entries = self.load(&self.key(session_id).with_subpath(subpath)).await?.unwrap_or_default();
         let started_by = Parents::of(metadata(&entries).as_ref());
-        let (entries, links) = linked(entries);
-        Ok(read(&entries, &links, &visible_of_subagent(&links), page, &started_by))
+        Ok(SessionMessages::read(&entries, visible_of_subagent, page, &started_by))
     }
 
     /// Copies a session with its subagents from this machine's disk into the store, `batch` entries at a time. A store
@@ -225,10 +223,7 @@ impl StoredSessions {
             let key = SessionKey { subpath, ..self.key(session_id) };
             // Read whole, so that no file is open while the store is called.
             let entries = blocking(move || {
-                let mut entries = Vec::new();
-                each_line(&path, |_, _, line| {
-                    Ok(TranscriptEntry::parse(line).map(|entry| entries.push(entry)).is_ok())
-                })?;
+                let (mut entries, _) = read_entries(&path)?;
                 if let Some(Value::Object(mut note)) = sidecar(&path) {
                     note.insert("type".into(), AGENT_METADATA.into());
                     entries.extend(TranscriptEntry::try_from(Value::Object(note)));
@@ -283,25 +278,4 @@ impl fmt::Debug for StoredSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredSessions").field("project_key", &self.project_key).finish_non_exhaustive()
     }
-}
-
-fn linked(entries: Vec<TranscriptEntry>) -> (Vec<TranscriptEntry>, Vec<EntryLink>) {
-    let links = entries.into_iter().filter_map(|entry| {
-        let link = EntryLink::read(entry.raw().get()).filter(EntryLink::is_linked)?;
-        Some((entry, link))
-    });
-    links.unzip()
-}
-
-fn read(
-    entries: &[TranscriptEntry],
-    links: &[EntryLink],
-    chain: &[usize],
-    page: Page,
-    parents: &Parents,
-) -> SessionMessages {
-    let wanted = page.of(chain.iter().copied());
-    let messages = wanted
-        .filter_map(|index| TranscriptMessage::read(&links[index], entries[index].raw().get(), parents));
-    SessionMessages { messages: messages.collect(), total: chain.len(), skipped_lines: 0 }
 }

@@ -37,10 +37,6 @@ impl SessionSummary {
         Self { session_id: session_id.into(), modified: SystemTime::UNIX_EPOCH, data: Folded::default() }
     }
 
-    pub(crate) fn of(session_id: String, modified: SystemTime, data: Folded) -> Self {
-        Self { session_id, modified, data }
-    }
-
     /// Folds entries that are appended at this time, by the clock of
     /// [`StoredSession::modified`](super::StoredSession::modified).
     pub fn fold(&mut self, entries: &[TranscriptEntry], modified: SystemTime) {

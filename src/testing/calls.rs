@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::session::SessionBuilder;
 use crate::tool::define::definition::ToolDefinition;
-use crate::tool::run::erased::{Ran, ToolRunner};
+use crate::tool::run::erased::{CallEnd, ToolRunner};
 use crate::wire::CallToolResult;
 
 /// A fault of one tool call, instead of its handler or before it: see
@@ -78,8 +78,8 @@ fn break_tool(tool: &mut ToolDefinition, decide: &Decide) {
     };
 }
 
-fn failed() -> Ran {
-    Ran::Returned(CallToolResult::error("an error was injected into this call"))
+fn failed() -> CallEnd {
+    CallEnd::Returned(CallToolResult::error("an error was injected into this call"))
 }
 
 fn panic_on_purpose() {

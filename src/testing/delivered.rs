@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +12,7 @@ use crate::actor::servers::roster::Roster;
 use crate::error::Result;
 use crate::options::OsUser;
 use crate::session::SessionBuilder;
-use crate::transport::{Launch, Resume, StderrSink, launch_for};
+use crate::transport::{Command, Launch, Resume, launch_for};
 
 /// Everything that a session sends to a CLI at its start: the effect of its [`Options`](crate::Options), handlers and
 /// tool servers. [`Delivered::of`] tells it of the first CLI without a process; `ScriptedCli::launches` of `greenroom-testkit`
@@ -67,7 +68,7 @@ impl Delivered {
         let roster = Roster::new(servers, &spec.options);
         let channels = Channels::first(&spec.options);
         let launch_spec =
-            initialize::launch_spec(&spec, &roster, channels, 1, Resume::AsOptions, StderrSink::new(|_| {}));
+            initialize::launch_spec(&spec, &roster, channels, 1, Resume::AsOptions, Arc::new(|_| {}));
         let launch = launch_for(&spec.options, &launch_spec)?;
         let initialize = initialize::body(&spec, &roster, channels, &Resume::AsOptions)?;
         Ok(Self::launched(&launch, initialize))
@@ -75,8 +76,8 @@ impl Delivered {
 
     /// What a CLI was started with: its launch, and the body of the `initialize` that it was sent.
     pub fn launched(launch: &Launch, initialize: Value) -> Self {
-        let Launch { program, runtime, runtime_args, args, env, inherit_env, unset_env, user, cwd, .. } =
-            launch.clone();
+        let Launch { program, runtime, runtime_args, args, command, .. } = launch.clone();
+        let Command { env, inherit_env, unset_env, user, cwd, .. } = command;
         Self { args, env, inherit_env, unset_env, cwd, program, runtime, runtime_args, user, initialize }
     }
 

@@ -1,4 +1,4 @@
-//! A list of a server's definitions, with pages and cursors.
+//! A list of a server's definitions.
 
 use std::sync::Arc;
 
@@ -6,14 +6,11 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use super::define::about::Listable;
 use crate::error::{Error, Result};
-use crate::wire::brief::Short;
-use crate::wire::rpc::RpcError;
 
 /// A list of definitions, in the order in which they were added.
 #[derive(Clone)]
 pub(crate) struct List<T> {
     items: Vec<ListItem<T>>,
-    next: u64,
     /// Number of changes so far.
     pub(super) revision: u64,
     /// Default `_meta` of every item.
@@ -23,8 +20,6 @@ pub(crate) struct List<T> {
 /// A definition in a list.
 #[derive(Clone)]
 pub(crate) struct ListItem<T> {
-    /// Names the item in cursors; never reused.
-    position: u64,
     pub(crate) enabled: bool,
     /// Index of the server's state that the handler gets; `None` until it is bound, and always for `()`.
     pub(crate) state: Option<usize>,
@@ -33,14 +28,13 @@ pub(crate) struct ListItem<T> {
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), next: 1, revision: 0, meta: Map::new() }
+        Self { items: Vec::new(), revision: 0, meta: Map::new() }
     }
 }
 
 impl<T: Listable> List<T> {
     pub(crate) fn push(&mut self, definition: Arc<T>, state: Option<usize>) {
-        self.items.push(ListItem { position: self.next, enabled: true, state, definition });
-        self.next += 1;
+        self.items.push(ListItem { enabled: true, state, definition });
         self.revision += 1;
     }
 
@@ -117,27 +111,9 @@ impl<T: Listable> List<T> {
         listed
     }
 
-    /// A page of enabled items, after the item that `cursor` names. Cursors survive changes of the list: an item that
-    /// is there all the time is on exactly one page.
-    pub(crate) fn page(&self, cursor: Option<&str>, size: Option<usize>) -> Result<Value, RpcError> {
-        let after = match cursor {
-            None => 0,
-            Some(cursor) => cursor
-                .strip_prefix(T::FIELD)
-                .and_then(|rest| rest.strip_prefix(':'))
-                .and_then(|position| position.parse::<u64>().ok())
-                .filter(|position| (1..self.next).contains(position))
-                .ok_or_else(|| {
-                    RpcError::invalid_params(format!("'{}' is no cursor of this list", Short(cursor)))
-                })?,
-        };
-        let mut rest = self.enabled().filter(|item| item.position > after).peekable();
-        let page: Vec<&ListItem<T>> = rest.by_ref().take(size.unwrap_or(usize::MAX)).collect();
-        let mut result = Map::new();
-        result.insert(T::FIELD.into(), page.iter().map(|item| self.listed(item)).collect());
-        if let (Some(last), Some(_)) = (page.last(), rest.peek()) {
-            result.insert("nextCursor".into(), json!(format!("{}:{}", T::FIELD, last.position)));
-        }
-        Ok(Value::Object(result))
+    /// The enabled items, as the result of a request for the list.
+    pub(crate) fn to_wire(&self) -> Value {
+        let items: Vec<_> = self.enabled().map(|item| self.listed(item)).collect();
+        json!({ T::FIELD: items })
     }
 }

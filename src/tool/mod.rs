@@ -8,7 +8,7 @@
 //! | type | use it to |
 //! |---|---|
 //! | [`CallToolResult`], [`Content`] | return images, errors, several blocks |
-//! | [`Tool`], [`ToolHandler`] | implement a tool as a type, take any async function |
+//! | [`ToolHandler`] | take any async function |
 //! | [`ToolAnnotations`], [`ToolPolicy`] | tell the CLI what a tool does, and whether to ask before a call |
 //! | [`LogLevel`] | log to the CLI from a handler |
 //! | [`ServerHandle`] | add, remove and disable tools while a session runs |
@@ -34,7 +34,6 @@ pub(crate) mod state;
 
 pub use crate::wire::{CallToolResult, Content};
 pub(crate) use define::about::{Annotations, Icon};
-pub use define::def::Tool;
 pub use define::definition::ToolAnnotations;
 pub use define::handler::{ArgumentsSchema, ReadArguments, ToolHandler};
 pub use handle::ServerHandle;

@@ -90,7 +90,6 @@ impl<S: Send + Sync + 'static> ToolServer<S> {
             version: version.into(),
             instructions: None,
             registry: Registry::default(),
-            page_size: None,
             timeout: None,
             significant: false,
             policies: Policies::default(),
@@ -204,13 +203,6 @@ impl<S> ToolServer<S> {
         self
     }
 
-    /// Sets the number of items on one page of each list, at least 1. Default: one page, which the CLI gets at its
-    /// start; for several pages it has to ask.
-    pub fn page_size(mut self, items: usize) -> Self {
-        self.spec.page_size = Some(items);
-        self
-    }
-
     /// Sets the CLI's own limit for a call of this server, after which it cancels the call. The CLI ignores values
     /// under 1 s. Default: the CLI's.
     pub fn cli_timeout(mut self, timeout: Duration) -> Self {
@@ -272,7 +264,7 @@ impl<S> ToolServer<S> {
     /// | default limit | [`Timeouts::tool`](crate::options::Timeouts::tool) | none; only the tool's own timeout counts |
     /// | exceeded limit | answered at once; the handler has `cancel_grace` to return | answered after the grace of 5 s: nothing of an async handler is left |
     /// | task of the handler | one of the session | the caller's |
-    /// | cancelled by the CLI | the handler has its grace time | drop the future: its token is cancelled, and the handler is dropped at once. [`handle`](ToolServer::handle) takes the CLI's `notifications/cancelled` |
+    /// | cancelled by the CLI | the handler has its grace time | drop the future: its token is cancelled, and the handler is dropped at once. |
     /// | panics | restart the server if there are too many | never restart it |
     /// | failed state factory | tried again; bounded by `server_restart` | every call fails with its error; no bound |
     /// | permissions, hooks, size limits | enforced by the CLI | none |
@@ -304,9 +296,7 @@ impl<S> ToolServer<S> {
     }
 
     /// Answers a JSON-RPC message without a session; `None` for notifications and responses, which have no answer. Uses
-    /// the state of [`call`](ToolServer::call), with the same differences from a session and the same panics. A
-    /// `notifications/cancelled` cancels the request with this id that another task waits for; that request is then
-    /// answered with an error, as in a session.
+    /// the state of [`call`](ToolServer::call), with the same differences from a session and the same panics.
     ///
     /// ```
     /// use greenroom::ToolServer;

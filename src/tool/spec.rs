@@ -40,7 +40,6 @@ pub(crate) struct ServerSpec {
     pub(crate) version: String,
     pub(crate) instructions: Option<String>,
     pub(crate) registry: Registry,
-    pub(crate) page_size: Option<usize>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) significant: bool,
     pub(crate) policies: Policies,
@@ -105,22 +104,17 @@ impl ServerSpec {
         result
     }
 
-    /// The manifest for `initialize`, so that the CLI need not ask before the first turn. A list of several pages is
-    /// left out; the CLI asks for it. `None` for a mounted server, which has to be asked.
+    /// The manifest for `initialize`, so that the CLI need not ask before the first turn. `None` for a mounted server, which has to be asked.
     pub(crate) fn manifest(&self) -> Option<Value> {
         if self.is_mounted() {
             return None;
         }
         let lists = self.registry.snapshot();
         self.registry.announce(&lists);
-        let mut manifest =
-            json!({ "initializeResult": self.initialize_result(&lists, PROTOCOL_VERSIONS[0]) });
-        if let Ok(list) = lists.tools.page(None, self.page_size)
-            && list.get("nextCursor").is_none()
-        {
-            manifest["toolsListResult"] = list;
-        }
-        Some(manifest)
+        Some(json!({
+            "initializeResult": self.initialize_result(&lists, PROTOCOL_VERSIONS[0]),
+            "toolsListResult": lists.tools.to_wire(),
+        }))
     }
 
     /// The server's settings in `initialize.sdkMcpServerConfigs`.
@@ -154,10 +148,6 @@ impl ServerSpec {
 
     pub(crate) fn validate(&self) -> Result<()> {
         check_server_name(&self.name)?;
-        if self.page_size == Some(0) {
-            let text = format!("server '{}': page_size must be at least 1", self.name);
-            return Err(Error::invalid_option(text).with_help("leave it out for one page"));
-        }
         let lists = self.registry.snapshot();
         if self.is_mounted() {
             // Nobody would serve what is in the lists.

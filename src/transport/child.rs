@@ -4,26 +4,26 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
-use greenroom_process::{Child, Command};
+use greenroom_process::Child;
 
 use super::locate::{Located, ThisMachine, locate};
 use super::{
-    Connection, ContainedBy, Exit, Launch, Leftover, Leftovers, Process, ProcessIdentity, Transport,
+    Command, Connection, ContainedBy, Exit, Launch, Leftover, Leftovers, Process, ProcessIdentity, Transport,
 };
 use crate::error::{Error, ErrorKind, Result};
 
 /// Runs the CLI as a child process in a process group of its own. This is the transport of a session unless you give it
 /// another. Unix only.
 ///
-/// The executable is [`Launch::program`]. Without one, `claude` is looked for on `PATH` (the `PATH` in [`Launch::env`],
+/// The executable is [`Launch::program`]. Without one, `claude` is looked for on `PATH` (the `PATH` in [`Launch::command`],
 /// or else the host's) and then in the usual install folders. A `.js`, `.mjs`, `.cjs` or `.ts` file runs under `node`.
 ///
 /// # When the CLI ends
 ///
 /// - [`Process::kill`], and dropping the [`Process`], send SIGKILL to the CLI, to its process group, and to every other
-///   descendant that [`Launch::containment`] finds. This works without a running runtime.
+///   descendant that [`Command::containment`] finds. This works without a running runtime.
 /// - When the host ends for whatever reason, even by SIGKILL, the system sends SIGTERM to the CLI on Linux and FreeBSD; on
-///   other systems the guardian does. After [`Launch::exit_after_host`] the guardian sends SIGKILL to what is left.
+///   other systems the guardian does. After [`Command::exit_after_host`] the guardian sends SIGKILL to what is left.
 ///
 /// The CLI starts each command of its Bash tool in a session of its own, so the process group alone misses them:
 /// [`Containment`](crate::options::Containment) says what each way of finding them misses.
@@ -70,10 +70,11 @@ impl Transport for ChildProcess {
 
 /// Finds the executable. Tells the CLI, if it is a script that a runtime runs.
 fn command(launch: Launch, found: &OnceLock<PathBuf>) -> Result<Command> {
-    let path = launch.env.get("PATH").map(AsRef::as_ref);
+    let path = launch.command.env.get("PATH").map(AsRef::as_ref);
     let Located { program, script } =
         locate(launch.program.as_deref(), launch.runtime.as_deref(), path, &ThisMachine)?;
-    let mut command = Command::new(program);
+    let mut command = launch.command;
+    command.program = program;
     if let Some(script) = script {
         command.args.extend(launch.runtime_args.into_iter().map(Into::into));
         command.args.push(script.clone().into());
@@ -81,16 +82,6 @@ fn command(launch: Launch, found: &OnceLock<PathBuf>) -> Result<Command> {
         found.set(script).ok();
     }
     command.args.extend(launch.args.into_iter().map(Into::into));
-    command.env = launch.env;
-    command.inherit_env = launch.inherit_env;
-    command.unset_env = launch.unset_env;
-    command.user = launch.user;
-    command.cwd = launch.cwd;
-    command.containment = launch.containment;
-    command.exit_after_host = launch.exit_after_host;
-    command.watchdog = launch.watchdog;
-    command.stderr = Arc::new(move |line| launch.stderr.line(line));
-    command.stderr_line_bytes = launch.stderr_line_bytes;
     Ok(command)
 }
 
@@ -182,7 +173,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         executable(&folder.path().join("claude"), "#!/bin/sh\n");
         let mut launch = Launch::new(1);
-        launch.env.insert("PATH".into(), folder.path().to_str().unwrap().into());
+        launch.command.env.insert("PATH".into(), folder.path().to_str().unwrap().into());
         launch.args = vec!["--verbose".into(), "--x=a b".into()];
         let script = OnceLock::new();
         let command = command(launch, &script).unwrap();
@@ -213,14 +204,15 @@ mod tests {
         let seen = lines.clone();
         let mut launch = Launch::new(1);
         launch.program = Some("/bin/sh".into());
-        launch.env.insert("A".into(), "b".into());
-        (launch.inherit_env, launch.unset_env) = (false, vec!["C".into()]);
-        (launch.user, launch.cwd) = (Some(crate::options::OsUser::new(1, 2)), Some("/tmp".into()));
-        launch.containment = crate::options::Containment::Mark;
-        launch.exit_after_host = std::time::Duration::from_secs(7);
-        launch.watchdog = Some(crate::guardian::Watchdog::without_deadline());
-        launch.stderr = super::super::StderrSink::new(move |line| seen.lock().unwrap().push(line.to_owned()));
-        launch.stderr_line_bytes = 9;
+        launch.command.env.insert("A".into(), "b".into());
+        (launch.command.inherit_env, launch.command.unset_env) = (false, vec!["C".into()]);
+        (launch.command.user, launch.command.cwd) =
+            (Some(crate::options::OsUser::new(1, 2)), Some("/tmp".into()));
+        launch.command.containment = crate::options::Containment::Mark;
+        launch.command.exit_after_host = std::time::Duration::from_secs(7);
+        launch.command.watchdog = Some(crate::guardian::Watchdog::without_deadline());
+        launch.command.stderr = Arc::new(move |line| seen.lock().unwrap().push(line.to_owned()));
+        launch.command.stderr_line_bytes = 9;
         let command = command(launch, &OnceLock::new()).unwrap();
         (command.stderr)("said");
         assert_eq!(*lines.lock().unwrap(), ["said"]);
@@ -236,7 +228,7 @@ mod tests {
     async fn an_error_of_the_start_keeps_its_kind_and_its_help() {
         let mut launch = Launch::new(1);
         launch.program = Some("/bin/sh".into());
-        launch.cwd = Some("/no/such/folder".into());
+        launch.command.cwd = Some("/no/such/folder".into());
         let error = ChildProcess::new().open(launch).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Spawn);
         assert!(

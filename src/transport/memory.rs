@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, duplex};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::pipe::{Closer, ReadEnd, WriteEnd, pipe};
+use self::pipe::{Closer, PipeEnd};
 use super::{Connection, Conversations, Exit, Launch, Leftovers, Process, Transport};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -103,8 +103,10 @@ impl Transport for MemoryTransport {
                 .reserve()
                 .await
                 .map_err(|_| Error::new(ErrorKind::Spawn, LISTENER_GONE).with_help(KEEP_LISTENER))?;
-            let (host_writer, stdin) = pipe(buffer_bytes);
-            let (stdout, host_reader) = pipe(buffer_bytes);
+            // A stream for each direction, so that each direction closes alone.
+            let (host_writer, stdin) = duplex(buffer_bytes);
+            let (stdout, host_reader) = duplex(buffer_bytes);
+            let (stdin, stdout) = (PipeEnd::new(Some(stdin)), PipeEnd::new(Some(stdout)));
             let process = Arc::new(ProcessState::new([stdin.closer(), stdout.closer()]));
             place.send(MemoryCli { launch, pipes: Some((stdin, stdout)), process: Arc::clone(&process) });
             Ok(Connection {
@@ -152,12 +154,12 @@ impl fmt::Debug for MemoryListener {
 /// ```
 pub struct MemoryCli {
     launch: Launch,
-    pipes: Option<(ReadEnd, WriteEnd)>,
+    pipes: Option<(PipeEnd, PipeEnd)>,
     process: Arc<ProcessState>,
 }
 
 impl MemoryCli {
-    /// The launch that the host asked for. Write stderr lines to [`Launch::stderr`].
+    /// The launch that the host asked for. Write stderr lines to [`Command::stderr`](super::Command::stderr).
     pub fn launch(&self) -> &Launch {
         &self.launch
     }
@@ -168,7 +170,7 @@ impl MemoryCli {
     pub fn take_pipes(
         &mut self,
     ) -> (Box<dyn AsyncRead + Send + Unpin + 'static>, Box<dyn AsyncWrite + Send + Unpin + 'static>) {
-        let (stdin, stdout) = self.pipes.take().unwrap_or_else(|| (ReadEnd::closed(), WriteEnd::closed()));
+        let (stdin, stdout) = self.pipes.take().unwrap_or_else(|| (PipeEnd::new(None), PipeEnd::new(None)));
         (Box::new(stdin), Box::new(stdout))
     }
 

@@ -15,15 +15,12 @@ mod child;
 mod locate;
 mod memory;
 pub(crate) mod private;
-mod stderr_sink;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -34,16 +31,13 @@ pub use child::ChildProcess;
 /// Processes, from the crate `greenroom-process`, whose child here is a CLI. [`Session::process`](crate::Session::process) has the
 /// identity of the current one.
 pub use greenroom_process::{
-    ContainedBy, Exit, Leftover, ProcessIdentity, kill_processes_with, processes_with,
+    Command, ContainedBy, Exit, Leftover, ProcessIdentity, StderrSink, kill_processes_with, processes_with,
 };
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 
-use greenroom_process::guardian::Watchdog;
-pub use stderr_sink::StderrSink;
 
 use crate::blocking::caught::DropElsewhere;
 use crate::error::Result;
-use crate::options::{Containment, OsUser};
 
 /// Opens a connection to a CLI, one for each incarnation.
 ///
@@ -125,26 +119,9 @@ pub struct Launch {
     /// some arguments name files of this machine (`--mcp-config`, `--settings`). A transport that runs the CLI on
     /// another machine has to copy these files.
     pub args: Vec<String>,
-    /// Variables to set.
-    pub env: BTreeMap<String, String>,
-    /// Whether `env` is added to the host's environment (true) or replaces it (false).
-    pub inherit_env: bool,
-    /// Variables to remove from the inherited environment.
-    pub unset_env: Vec<String>,
-    /// The operating-system user to run as. `None`: the host's.
-    pub user: Option<OsUser>,
-    /// The working directory. `None`: the host's.
-    pub cwd: Option<PathBuf>,
-    /// The way in which descendants of the CLI are found when it ends.
-    pub containment: Containment,
-    /// Time for the CLI to exit after the host has ended.
-    pub exit_after_host: Duration,
-    /// Bounds the life of the CLI by a deadline.
-    pub watchdog: Option<Watchdog>,
-    /// Receives each line of the CLI's stderr.
-    pub stderr: StderrSink,
-    /// The longest stderr line that is kept whole, in bytes; the rest of a longer line is dropped.
-    pub stderr_line_bytes: usize,
+    /// The rest of the process: its environment, user, working directory, containment and stderr. The program and the
+    /// arguments in it are empty; a transport that starts a child sets them.
+    pub command: Command,
 }
 
 impl Launch {
@@ -156,16 +133,7 @@ impl Launch {
             runtime: None,
             runtime_args: Vec::new(),
             args: Vec::new(),
-            env: BTreeMap::new(),
-            inherit_env: true,
-            unset_env: Vec::new(),
-            user: None,
-            cwd: None,
-            containment: Containment::default(),
-            exit_after_host: Duration::ZERO,
-            watchdog: None,
-            stderr: StderrSink::new(|_| {}),
-            stderr_line_bytes: 1024,
+            command: Command::new(""),
         }
     }
 }
@@ -178,8 +146,8 @@ impl fmt::Debug for Launch {
             .field("epoch", &self.epoch)
             .field("program", &self.program)
             .field("args", &args)
-            .field("env", &self.env.keys().collect::<Vec<_>>())
-            .field("cwd", &self.cwd)
+            .field("env", &self.command.env.keys().collect::<Vec<_>>())
+            .field("cwd", &self.command.cwd)
             .finish_non_exhaustive()
     }
 }

@@ -100,7 +100,7 @@ fn into_files(launch: &mut Launch) -> io::Result<Option<TempDir>> {
         *arg = format!("{flag}={path}");
     }
     if let Some(dir) = &dir {
-        hand_to(launch.user, dir.path())?;
+        hand_to(launch.command.user, dir.path())?;
     }
     Ok(dir)
 }

@@ -1,7 +1,7 @@
 //! Everything that the CLI and a tool server say to each other is there.
 
 use greenroom::mcp::{ResourceDef, ResourceTemplateDef};
-use greenroom::tool::{CallToolResult, Content, LogLevel, ServerHandle};
+use greenroom::tool::{CallToolResult, Content, LogLevel, ServerHandle, ToolAnnotations};
 use greenroom::{Json, NoArgs, Session, ToolContext, ToolDef, ToolServer};
 use greenroom_testkit::CliEnd;
 use serde_json::{Value, json};
@@ -21,14 +21,17 @@ fn sum() -> ToolDef {
         cx.log(LogLevel::Error, "a word").await;
         Json(Sum { sum: cx.tool_use_id().map_or(0, |_| 8) })
     })
-    .title("Sum")
+    .annotations(ToolAnnotations {
+        title: Some("Sum".into()),
+        destructive_hint: Some(false),
+        idempotent_hint: Some(true),
+        open_world_hint: Some(false),
+        ..ToolAnnotations::default()
+    })
     .read_only_hint(true)
-    .destructive_hint(false)
-    .idempotent_hint(true)
-    .open_world_hint(false)
     .always_load(true)
-    .search_hint("numbers")
-    .max_result_size_chars(10)
+    .meta("anthropic/searchHint", "numbers")
+    .meta("anthropic/maxResultSizeChars", 10)
 }
 
 fn page(uri: &str) -> ResourceDef {

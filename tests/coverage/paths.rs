@@ -14,7 +14,7 @@ use greenroom::report::Counters;
 use greenroom::session::Requests;
 use greenroom::sessions::LocalSessions;
 use greenroom::store::{SessionSummary, StoredSessions};
-use greenroom::tool::{CallToolResult, LogLevel, ServerHandle};
+use greenroom::tool::{CallToolResult, LogLevel, ServerHandle, ToolAnnotations};
 use greenroom::transport::ChildProcess;
 use greenroom::{
     Hook, NoArgs, PermissionDecision, Prompt, Session, SessionBuilder, ToolContext, ToolDef, ToolServer,
@@ -84,27 +84,31 @@ fn of_types() -> BTreeSet<&'static str> {
         Turn::next,
         Turn::prompt_uuid,
         CallToolResult::end_turn,
-        Prompt::priority,
-        Prompt::from_human,
-        Prompt::should_query,
-        Prompt::verbatim,
-        Prompt::synthetic,
     ]);
     known.extend(fields![
         Counters::malformed_lines,
         Limits::line_bytes,
+        Prompt::inline_pastes,
+        Prompt::origin,
+        Prompt::parent_tool_use_id,
+        Prompt::pasted_content,
+        Prompt::priority,
+        Prompt::should_query,
+        Prompt::synthetic,
+        Prompt::timestamp,
+        Prompt::verbatim,
         StoreOptions::flush,
-        StoreOptions::load
+        StoreOptions::load,
+        ToolAnnotations::destructive_hint,
+        ToolAnnotations::idempotent_hint,
+        ToolAnnotations::open_world_hint,
+        ToolAnnotations::title
     ]);
     known.extend(called![
         Hook::on => || Hook::on(hook::Stop, async |_, _| hook::StopOutput::pass()),
         Hook::matcher => |hook: Hook| hook.matcher("Bash"),
         SessionBuilder::mcp_server => |builder: SessionBuilder, server: ToolServer| builder.mcp_server(server),
         Prompt::blocks => || Prompt::blocks([serde_json::json!({})]),
-        Prompt::parent_tool_use_id => |prompt: Prompt| prompt.parent_tool_use_id("toolu_1"),
-        Prompt::pasted => |prompt: Prompt| prompt.pasted("a page"),
-        Prompt::inline_paste => |prompt: Prompt| prompt.inline_paste("a page"),
-        Prompt::timestamp => |prompt: Prompt| prompt.timestamp("2026-01-02T03:04:05Z"),
         ResourceDef::text => || ResourceDef::<()>::text("page:a", "a", "a page"),
         ServerHandle::add_tool => |desk: &ServerHandle, tool: ToolDef| drop(desk.add_tool(tool)),
         ServerHandle::add_resource => |desk: &ServerHandle, page: ResourceDef| drop(desk.add_resource(page)),
@@ -126,14 +130,9 @@ fn of_types() -> BTreeSet<&'static str> {
         ToolContext::log => |cx: &ToolContext| drop(cx.log(LogLevel::Info, "a word")),
         ToolContext::cancelled => |cx: &ToolContext| drop(cx.cancelled()),
         ToolContext::tool_use_id => |cx: &ToolContext| cx.tool_use_id().is_some(),
-        ToolDef::title => |tool: ToolDef| tool.title("Sum"),
         ToolDef::read_only_hint => |tool: ToolDef| tool.read_only_hint(true),
-        ToolDef::destructive_hint => |tool: ToolDef| tool.destructive_hint(true),
-        ToolDef::idempotent_hint => |tool: ToolDef| tool.idempotent_hint(true),
-        ToolDef::open_world_hint => |tool: ToolDef| tool.open_world_hint(true),
         ToolDef::always_load => |tool: ToolDef| tool.always_load(true),
-        ToolDef::search_hint => |tool: ToolDef| tool.search_hint("numbers"),
-        ToolDef::max_result_size_chars => |tool: ToolDef| tool.max_result_size_chars(10),
+        ToolDef::meta => |tool: ToolDef| tool.meta("anthropic/searchHint", "numbers"),
         ToolDef::output => |tool: ToolDef| tool.output::<serde_json::Value>(),
         ToolServer::add_tool => |server: ToolServer, tool: ToolDef| server.add_tool(tool),
         ToolServer::resource => |server: ToolServer, page: ResourceDef| server.resource(page),

@@ -9,7 +9,7 @@ use greenroom::options::SystemPrompt;
 use greenroom::requests::ContextDetail;
 use greenroom::session::Steered;
 use greenroom::sessions::{LocalSessions, Page, SessionInfo, SessionMessages};
-use greenroom::tool::{CallToolResult, Content};
+use greenroom::tool::{CallToolResult, Content, ToolAnnotations};
 use greenroom::{
     Hook, NoArgs, Options, PermissionDecision, PermissionMode, PermissionRequest, Prompt, SessionBuilder,
     ToolContext, ToolDef, ToolServer, hook, query,
@@ -115,7 +115,9 @@ async fn results() {
             })
         });
         let look = ToolDef::new("look", "Look, and change nothing", async |_: NoArgs| "seen");
-        let look = look.title("Look").read_only_hint(true);
+        let look = look
+            .annotations(ToolAnnotations { title: Some("Look".into()), ..ToolAnnotations::default() })
+            .read_only_hint(true);
         let server = desk([give, look]);
         let talk = Talk::start(builder(stage).mcp_server(server).allow_server_tools("desk")).await;
         ask(told, talk, &["Give."]).await;
@@ -319,7 +321,11 @@ async fn conversation() {
             json!({ "tools": ["Read", "Write"], "model": "claude-sonnet-4-5", "permission_mode": "default" });
         let mut talk = Talk::start(with(stage, options)).await;
         told.say(&mut talk, "First?").await;
-        told.say(&mut talk, Prompt::text("Second, with a picture?").image(PICTURE, "image/png")).await;
+        let picture = Prompt::blocks([
+json!({ "type": "text", "text": "Second, with a picture?" }),
+json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": PICTURE } }),
+]);
+        told.say(&mut talk, picture).await;
         talk.session.set_model(Some("claude-opus-4-1")).await.unwrap();
         told.say(&mut talk, "Third, to another model?").await;
         talk.session.set_model(None).await.unwrap();

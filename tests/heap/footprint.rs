@@ -123,6 +123,8 @@ struct Sessions {
 impl Sessions {
     async fn start(servers: usize, sessions: usize) -> Self {
         let (transport, listener) = memory();
+        // The pipes are the stand-in's. They keep the largest buffer that they needed, so it has to be small.
+        let transport = transport.with_buffer_bytes(4 << 10);
         let mut all = Self { transport, listener, running: Vec::with_capacity(sessions) };
         for _ in 0..sessions {
             let servers = (0..servers).map(|number| server(format!("server{number}")));

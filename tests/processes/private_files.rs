@@ -156,7 +156,7 @@ async fn resumed_folder(builder: SessionBuilder) -> (Session, greenroom_testkit:
         end.handshake().await;
         end
     });
-    let folder = end.launch().env["CLAUDE_CONFIG_DIR"].clone().into();
+    let folder = end.launch().command.env["CLAUDE_CONFIG_DIR"].clone().into();
     (session.unwrap(), end, folder)
 }
 

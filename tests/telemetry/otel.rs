@@ -32,7 +32,7 @@ fn remote(state: &str) -> Context {
 /// The environment of a CLI that is started in this thread's span.
 async fn env(builder: SessionBuilder) -> BTreeMap<String, String> {
     let (session, end, _listener) = start_by_hand(builder).await;
-    let env = end.launch().env.clone();
+    let env = end.launch().command.env.clone();
     stop(session, end).await;
     env
 }

@@ -187,17 +187,17 @@ impl IncarnationTask {
             .ok_or_else(|| Error::new(ErrorKind::SessionFailed, "the session has no conversation"))?;
         let (tail, bound) = (self.stderr.clone(), options.limits.stderr_tail_bytes);
         let (user, span) = (shared.spec.stderr.clone(), shared.span.clone());
-        let sink = StderrSink::new(move |line| {
+        let sink: StderrSink = Arc::new(move |line: &str| {
             tracing::debug!(parent: &span, line, "stderr of the CLI");
             tail.push(line, bound);
             if let Some(user) = &user {
-                user.line(line);
+                user(line);
             }
         });
         let roster = shared.roster();
         let spec = initialize::launch_spec(&shared.spec, &roster, *channels, *epoch, resume.clone(), sink);
         let mut launch = launch_for(options, &spec)?;
-        launch.watchdog.clone_from(&shared.spec.watchdog);
+        launch.command.watchdog.clone_from(&shared.spec.watchdog);
         let flags = flags(&launch.args).join(" ");
         let (connection, files) = private::open(&*shared.spec.transport, launch, channels.private).await?;
         let (outbound, receiver) = Outbound::new(*epoch, &options.limits);

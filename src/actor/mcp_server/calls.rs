@@ -19,8 +19,8 @@ use crate::actor::request::pending::PendingRequest;
 use crate::report::Event;
 use crate::tool::run::context::{CallContext, Named};
 use crate::tool::run::erased::Arguments;
+use crate::tool::run::erased::CallEnd;
 use crate::tool::run::erased::{panicked, run_caught};
-use crate::tool::run::instance::CallEnd;
 use crate::tool::run::service::{HandlerRun, late_error, late_result};
 use crate::wire::rpc::RpcError;
 

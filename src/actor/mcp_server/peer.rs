@@ -71,12 +71,6 @@ async fn notify(outbound: &Outbound, server: &str, method: &str, params: Box<Raw
     }
 }
 
-impl Link {
-    fn handle(&self) -> AnyHandle {
-        Box::new(ServerHandle::new(self.spec.clone(), self.shared.ending.gone.clone()))
-    }
-}
-
 impl Peer for OutboundPeer {
     fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
@@ -85,16 +79,16 @@ impl Peer for OutboundPeer {
             notify(&self.outbound, &link.spec.name, method, params).await;
         })
     }
-
-    fn server(&self) -> Option<AnyHandle> {
-        let link = self.link.upgrade()?;
-        Some(link.handle())
-    }
 }
 
 impl Caller for CallPeer {
     fn server_name(&self) -> &str {
         &self.link.spec.name
+    }
+
+    fn server(&self) -> Option<AnyHandle> {
+        let gone = self.link.shared.ending.gone.clone();
+        Some(Box::new(ServerHandle::new(self.link.spec.clone(), gone)))
     }
 
     fn ids(&self) -> &RequestIds {
@@ -125,9 +119,5 @@ impl Caller for CallPeer {
 impl Peer for CallPeer {
     fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()> {
         Box::pin(notify(self.pending.outbound(), &self.link.spec.name, method, params))
-    }
-
-    fn server(&self) -> Option<AnyHandle> {
-        Some(self.link.handle())
     }
 }

@@ -160,15 +160,15 @@ impl Mirror {
             let mut unreported = Vec::new();
             for (path, StoredFile { last, .. }) in stored {
                 let (mut entries, mut after_last) = (Vec::new(), last.is_none());
-                let read = each_line(Path::new(&path), |_, _, line| {
-                    let Ok(entry) = TranscriptEntry::parse(line) else { return Ok(false) };
+                let read = each_line(Path::new(&path), |line| {
+                    let Ok(entry) = TranscriptEntry::parse(line) else { return false };
                     match entry.uuid() {
                         // Skip entries without an id: they could come twice, and nothing links to them.
                         None => {}
                         Some(uuid) if !after_last => after_last = last.as_deref() == Some(uuid),
                         Some(_) => entries.push(entry),
                     }
-                    Ok(true)
+                    true
                 });
                 match read {
                     Ok(_) if !entries.is_empty() => unreported.push((path, entries)),

@@ -66,7 +66,7 @@ impl Claims {
         }
     }
 
-    /// Checks that a conversation can be claimed, and removes the locks of killed processes.
+    /// Checks that a conversation can be claimed.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if it cannot: a session without an id would fail in its first turn.

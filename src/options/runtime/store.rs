@@ -8,10 +8,6 @@ use serde::{Deserialize, Serialize};
 use super::timeouts::{FOREVER, millis};
 use crate::error::{Error, Result};
 
-/// Pause of a `FileStore` between two attempts to lock a file. Not a limit; `append` is.
-#[cfg(feature = "sessions")]
-pub(crate) const LOCK_PAUSE: Duration = Duration::from_millis(5);
-
 with_defaults! {
     /// Settings for a session with a [`SessionStore`](crate::store::SessionStore), which is given to
     /// [`SessionBuilder::session_store`](crate::SessionBuilder::session_store). Without a store these options have no

@@ -1,16 +1,14 @@
 //! The contents of transcripts on disk, robust against files that are huge, torn or deleted meanwhile. All functions
 //! block.
 //!
-//! A list reads the first and the last 64 KiB of each file. Reading messages goes through a file line by line and keeps
-//! the position of each entry, so memory is bounded by the longest line and the entries that are asked for.
+//! A list reads the first and the last 64 KiB of each file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::disk::{each_line, entries, failed, sidecar_path, unreadable};
+use super::disk::{entries, failed, sidecar_path, unreadable};
 use crate::error::Result;
-use crate::sessions::read::EntryLink;
 use crate::sessions::read::summary::Folded;
 
 /// Bytes that a list reads from each end of a file.
@@ -50,48 +48,6 @@ fn fold_edges_of(mut file: impl Read + Seek) -> io::Result<Folded> {
         }
     }
     Ok(folded)
-}
-
-/// The links of a transcript, and the positions of its entries.
-#[derive(Debug, Default)]
-pub(crate) struct Index {
-    pub(crate) links: Vec<EntryLink>,
-    places: Vec<(u64, usize)>,
-    /// Number of lines that are no JSON object.
-    pub(crate) skipped: usize,
-}
-
-impl Index {
-    pub(crate) fn read(path: &Path) -> Result<Self> {
-        let mut index = Self::default();
-        let skipped = each_line(path, |at, bytes, line| {
-            let Some(link) = EntryLink::read(line) else { return Ok(false) };
-            if link.is_linked() {
-                index.links.push(link);
-                index.places.push((at, bytes));
-            }
-            Ok(true)
-        })?;
-        index.skipped = skipped;
-        Ok(index)
-    }
-
-    /// The lines of these entries, in the given order.
-    pub(crate) fn lines(&self, path: &Path, entries: &[usize]) -> Result<Vec<String>> {
-        let read = || -> io::Result<Vec<String>> {
-            let mut file = File::open(path)?;
-            let mut lines = Vec::new();
-            for entry in entries {
-                let (at, bytes) = self.places[*entry];
-                let mut line = vec![0; bytes];
-                file.seek(SeekFrom::Start(at))?;
-                file.read_exact(&mut line)?;
-                lines.push(String::from_utf8_lossy(&line).into_owned());
-            }
-            Ok(lines)
-        };
-        read().map_err(|error| unreadable(path, error))
-    }
 }
 
 /// Appends an entry to an existing file. If the last line is torn, the entry starts on a new line.

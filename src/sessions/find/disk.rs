@@ -11,6 +11,7 @@ use super::key::{canonical, key_of_path, long_prefix, session_id_of};
 use super::worktree::worktrees;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::is_absent;
+use crate::sessions::read::TranscriptEntry;
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 64 << 10;
@@ -202,15 +203,12 @@ fn modified(metadata: &Metadata) -> SystemTime {
     metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Calls `take` for each line that starts with `{`, with its position, length and text. Returns the number of lines
+/// Calls `take` for each line that starts with `{`. Returns the number of lines
 /// that are no entries: lines that start otherwise, and lines for which `take` returned false.
-pub(crate) fn each_line(
-    path: &Path,
-    mut take: impl FnMut(u64, usize, &str) -> Result<bool>,
-) -> Result<usize> {
+pub(crate) fn each_line(path: &Path, mut take: impl FnMut(&str) -> bool) -> Result<usize> {
     let file = File::open(path).map_err(|error| unreadable(path, error))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);
-    let (mut at, mut line, mut skipped) = (0, Vec::new(), 0);
+    let (mut line, mut skipped) = (Vec::new(), 0);
     loop {
         line.clear();
         let bytes = reader.read_until(b'\n', &mut line).map_err(|error| unreadable(path, error))?;
@@ -219,10 +217,17 @@ pub(crate) fn each_line(
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim();
-        let is_read = text.is_empty() || (text.starts_with('{') && take(at, bytes, text)?);
+        let is_read = text.is_empty() || (text.starts_with('{') && take(text));
         skipped += usize::from(!is_read);
-        at += bytes as u64;
     }
+}
+
+/// The entries of a transcript, and the number of lines that are no entries.
+pub(crate) fn read_entries(path: &Path) -> Result<(Vec<TranscriptEntry>, usize)> {
+    let mut entries = Vec::new();
+    let skipped =
+        each_line(path, |line| TranscriptEntry::parse(line).map(|entry| entries.push(entry)).is_ok())?;
+    Ok((entries, skipped))
 }
 
 /// The path of the metadata file beside a subagent's transcript.

@@ -5,13 +5,14 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 
+use super::entry::TranscriptEntry;
 use super::link::EntryLink;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Fields that belong to the original session only.
 const LEFT_BEHIND: [&str; 4] = ["teamName", "agentName", "slug", "sourceToolAssistantUUID"];
 
-/// The plan for copying the entries of a session, made from the links of its whole transcript.
+/// The plan for copying the entries of a session, made from its whole transcript.
 pub(crate) struct Fork {
     source: String,
     session_id: String,
@@ -29,9 +30,9 @@ pub(crate) struct Fork {
 impl Fork {
     /// # Errors
     /// [`ErrorKind::SessionNotFound`] if there is nothing to copy, or `up_to` is no message of the session.
-    pub(crate) fn plan(source: &str, links: &[EntryLink], up_to: Option<&str>) -> Result<Self> {
-        let mut own: Vec<&EntryLink> =
-            links.iter().filter(|link| link.is_linked() && !link.is_sidechain).collect();
+    pub(crate) fn plan(source: &str, entries: &[TranscriptEntry], up_to: Option<&str>) -> Result<Self> {
+        let links = entries.iter().filter_map(|entry| EntryLink::read(entry.raw().get()));
+        let mut own: Vec<EntryLink> = links.filter(|link| link.is_linked() && !link.is_sidechain).collect();
         let mut without_kept = None;
         if let Some(up_to) = up_to {
             let Some(at) = own.iter().position(|link| link.uuid == up_to) else {

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
+use super::entry::TranscriptEntry;
 use super::link::EntryLink;
+use crate::sessions::page::Page;
 use crate::sessions::subagent::Parents;
 use crate::wire::Message;
 
@@ -40,9 +42,30 @@ pub struct SessionMessages {
     /// Number of lines that are no JSON object, such as a line that a crash has torn.
     pub skipped_lines: usize,
 }
+
+impl SessionMessages {
+    /// Reads a page of the conversation that `chain` finds in a transcript.
+    pub(crate) fn read(
+        entries: &[TranscriptEntry],
+        chain: impl FnOnce(&[EntryLink]) -> Vec<usize>,
+        page: Page,
+        parents: &Parents,
+    ) -> Self {
+        let linked = entries.iter().map(|entry| entry.raw().get());
+        let linked =
+            linked.filter_map(|line| Some((line, EntryLink::read(line).filter(EntryLink::is_linked)?)));
+        let (lines, links): (Vec<&str>, Vec<EntryLink>) = linked.unzip();
+        let chain = chain(&links);
+        let page = page.of(chain.iter().copied());
+        let messages =
+            page.filter_map(|at| TranscriptMessage::read(&links[at], lines[at], parents)).collect();
+        Self { messages, total: chain.len(), skipped_lines: 0 }
+    }
+}
+
 impl TranscriptMessage {
     /// `None` if the line is no message any more.
-    pub(crate) fn read(link: &EntryLink, line: &str, parents: &Parents) -> Option<Self> {
+    fn read(link: &EntryLink, line: &str, parents: &Parents) -> Option<Self> {
         Some(Self {
             uuid: link.uuid.clone(),
             parent_uuid: link.parent_uuid.clone(),

@@ -10,61 +10,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::about::{About, builder_methods};
-use super::definition::{ToolAnnotations, ToolDefinition, hint_methods};
+use super::definition::{ToolAnnotations, ToolDefinition};
 use super::handler::{ArgumentsSchema, IntoToolResult, ReadArguments, ToolHandler};
 use super::validate::{OutputCheck, Validator, invalid, parse_arguments, rules_of};
 use crate::blocking::caught::DropElsewhere;
 use crate::options::schema;
 use crate::tool::run::context::{CallContext, ToolContext};
-use crate::tool::run::erased::{AnyState, Arguments, AsyncRun, Ran, ToolRunner, typed_state};
+use crate::tool::run::erased::{AnyState, Arguments, AsyncRun, CallEnd, ToolRunner, typed_state};
 use crate::wire::CallToolResult;
 
-/// A tool whose definition is a type: an alternative to a closure for tools with data of their own.
-///
-/// ```
-/// use greenroom::tool::Tool;
-/// use greenroom::{ToolContext, ToolDef, ToolServer};
-///
-/// struct Dice { sides: u32 }
-///
-/// #[derive(serde::Deserialize, schemars::JsonSchema)]
-/// struct Roll { /// How many dice
-///     count: u32 }
-///
-/// impl Tool for Dice {
-///     type Args = Roll;
-///     type Output = u32;
-///
-///     fn name(&self) -> String { "roll".into() }
-///     fn description(&self) -> String { format!("Roll dice with {} sides", self.sides) }
-///     async fn call(&self, args: Roll, _cx: ToolContext) -> u32 { args.count * self.sides }
-/// }
-///
-/// let server: ToolServer = ToolServer::new("game", "1.0.0").add_tool(ToolDef::from_type(Dice { sides: 6 }));
-/// # let _ = server;
-/// ```
-pub trait Tool<S = ()>: Send + Sync + 'static {
-    /// The arguments: their fields, types and doc comments become the schema that the model reads.
-    type Args: ArgumentsSchema + ReadArguments + Send + 'static;
-    /// The result.
-    type Output: IntoToolResult;
-
-    /// The tool's name: 1 to 128 characters of `A-Z a-z 0-9 _ . -`, unique in its server.
-    fn name(&self) -> String;
-
-    /// The description that the model reads.
-    fn description(&self) -> String;
-
-    /// Sets annotations, limits and `_meta`. The default sets nothing.
-    fn define(&self, def: ToolDef<S>) -> ToolDef<S> {
-        def
-    }
-
-    /// Runs a call.
-    fn call(&self, args: Self::Args, cx: ToolContext<S>) -> impl Future<Output = Self::Output> + Send;
-}
-
 /// The definition of a tool, for [`ToolServer::add_tool`](crate::ToolServer::add_tool).
+///
+/// The CLI knows two fields of `_meta` that have no method here: `anthropic/searchHint`, words for the tool search, and
+/// `anthropic/maxResultSizeChars`, the longest result that the model reads in full. The CLI saves a longer result to a
+/// file and shows its beginning.
 ///
 /// ```
 /// use std::time::Duration;
@@ -126,7 +85,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
                     Ok(prepared) => prepared,
                     Err(ran) => return ran,
                 };
-                Ran::Returned(handler.call(args, cx).await.into_tool_result())
+                CallEnd::Returned(handler.call(args, cx).await.into_tool_result())
             })
         });
         Self::build(name.into(), description.into(), (input, rules), output, ToolRunner::Async(run))
@@ -153,7 +112,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             call,
             parse_arguments(arguments, check.as_ref()),
         ) {
-            Ok((args, cx)) => Ran::Returned(handler(args, cx).into_tool_result()),
+            Ok((args, cx)) => CallEnd::Returned(handler(args, cx).into_tool_result()),
             Err(ran) => ran,
         };
         let runner = ToolRunner::Blocking(Arc::new(run));
@@ -196,7 +155,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             let started = prepared(state, call, parse(arguments)).map(|(args, cx)| handler(args, cx));
             Box::pin(async move {
                 match started {
-                    Ok(future) => Ran::Returned(future.await.into_tool_result()),
+                    Ok(future) => CallEnd::Returned(future.await.into_tool_result()),
                     Err(ran) => ran,
                 }
             })
@@ -204,18 +163,6 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
         let runner = ToolRunner::Async(run);
         let input = (input_schema, Some(validator));
         Self::build(name.into(), description.into(), input, R::output_schema(), runner)
-    }
-
-    /// A tool whose definition is a type.
-    pub fn from_type<T: Tool<S>>(tool: T) -> Self {
-        let (name, description) = (tool.name(), tool.description());
-        let tool = Arc::new(tool);
-        let shared = tool.clone();
-        let handler = move |args: T::Args, cx: ToolContext<S>| {
-            let tool = shared.clone();
-            async move { tool.call(args, cx).await }
-        };
-        tool.define(Self::new(name, description, handler))
     }
 
     fn build(
@@ -249,39 +196,17 @@ impl<S> ToolDef<S> {
         self
     }
 
-    /// Sets a name for people.
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.inner.annotations.title = Some(title.into());
+    /// Declares that the tool changes nothing. The CLI runs the calls of read-only tools at the same time, and all others
+    /// one after another.
+    pub fn read_only_hint(mut self, hint: bool) -> Self {
+        self.inner.annotations.read_only_hint = Some(hint);
         self
-    }
-
-    hint_methods! {
-        /// Declares that the tool changes nothing. The CLI runs the calls of read-only tools at the same time, and all
-        /// others one after another.
-        read_only_hint,
-        /// Declares that the tool may destroy something.
-        destructive_hint,
-        /// Declares that a repeated call with the same arguments has no further effect.
-        idempotent_hint,
-        /// Declares that the tool reaches systems outside, such as the web.
-        open_world_hint
     }
 
     /// Whether the model sees the tool from the start (`anthropic/alwaysLoad`). Otherwise the CLI may put the tool
     /// behind its tool search.
     pub fn always_load(self, always: bool) -> Self {
         self.meta("anthropic/alwaysLoad", always)
-    }
-
-    /// Words for the tool search (`anthropic/searchHint`).
-    pub fn search_hint(self, hint: impl Into<String>) -> Self {
-        self.meta("anthropic/searchHint", hint.into())
-    }
-
-    /// Longest result that the model reads in full, in characters (`anthropic/maxResultSizeChars`). The CLI saves a
-    /// longer result to a file and shows its beginning.
-    pub fn max_result_size_chars(self, chars: u64) -> Self {
-        self.meta("anthropic/maxResultSizeChars", chars)
     }
 
     /// Sets the schema of the structured content from a type, where it does not follow from the handler's return type.
@@ -345,7 +270,11 @@ fn prepared<A, S: Send + Sync + 'static>(
     state: AnyState,
     call: Arc<CallContext>,
     arguments: Result<A, String>,
-) -> Result<(A, ToolContext<S>), Ran> {
-    let state = typed_state(state).map_err(|error| Ran::Returned(CallToolResult::error(error.message)))?;
-    Ok((arguments.map_err(Ran::BadArguments)?, ToolContext::new(state, call)))
+) -> Result<(A, ToolContext<S>), CallEnd> {
+    let state =
+        typed_state(state).map_err(|error| CallEnd::Returned(CallToolResult::error(error.message)))?;
+    Ok((
+        arguments.map_err(|what| CallEnd::BadArguments(CallToolResult::error(what)))?,
+        ToolContext::new(state, call),
+    ))
 }

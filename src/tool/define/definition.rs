@@ -10,7 +10,7 @@ use super::validate::{OutputCheck, Validator};
 use crate::error::{Error, Result};
 use crate::options::check::{NAME_RULE, keeps_rule, name_like};
 use crate::options::schema;
-use crate::tool::run::erased::{Ran, ToolRunner};
+use crate::tool::run::erased::{CallEnd, ToolRunner};
 
 /// Hints about a tool (MCP `ToolAnnotations`). Nothing enforces them, but the CLI runs the calls of one message at the
 /// same time only if their tools are read-only.
@@ -34,18 +34,6 @@ pub struct ToolAnnotations {
     pub open_world_hint: Option<bool>,
 }
 
-/// Builder methods that set one annotation each.
-macro_rules! hint_methods {
-    ($($(#[doc = $doc:literal])* $hint:ident),+) => {$(
-        $(#[doc = $doc])*
-        pub fn $hint(mut self, hint: bool) -> Self {
-            self.inner.annotations.$hint = Some(hint);
-            self
-        }
-    )+};
-}
-pub(crate) use hint_methods;
-
 /// A [`ToolDef`](super::def::ToolDef) without the type of its state.
 #[derive(Clone)]
 pub(crate) struct ToolDefinition {
@@ -66,8 +54,8 @@ impl ToolDefinition {
     pub(crate) fn checked_runner(&self) -> ToolRunner {
         let Some(check) = self.output_check.clone() else { return self.runner.clone() };
         let name: Arc<str> = self.name.as_str().into();
-        let checked = move |ran: Ran| match ran {
-            Ran::Returned(result) => Ran::Returned(check.apply(&name, result)),
+        let checked = move |ran: CallEnd| match ran {
+            CallEnd::Returned(result) => CallEnd::Returned(check.apply(&name, result)),
             other => other,
         };
         match self.runner.clone() {

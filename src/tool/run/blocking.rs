@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::erased::Ran;
+use super::erased::CallEnd;
 
 /// The blocking handlers of one server.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ impl BlockingLane {
 pub(super) async fn run_blocking(
     lane: Arc<BlockingLane>,
     permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
-    run: impl FnOnce() -> Ran + Send + 'static,
-) -> Result<Ran, Box<dyn Any + Send>> {
+    run: impl FnOnce() -> CallEnd + Send + 'static,
+) -> Result<CallEnd, Box<dyn Any + Send>> {
     lane.running.fetch_add(1, Ordering::Relaxed);
     let running = RunningGuard(lane.clone());
     let handler = tokio::task::spawn_blocking(move || {

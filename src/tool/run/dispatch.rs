@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::log_level::LogLevel;
 use super::service::{HandlerRun, Service, ServiceStep};
 use crate::tool::define::resource::{ReadResource, ResourceSource};
-use crate::tool::list::{List, Listable};
 use crate::tool::registry::{Lists, Revisions};
 use crate::tool::spec::ServerSpec;
 use crate::wire::brief::Short;
@@ -61,9 +60,9 @@ impl McpSession {
                 self.spec.initialize_result(&self.lists, negotiate(&params.protocol_version))
             }
             "ping" => json!({}),
-            "tools/list" => self.list(params, method, |lists| &lists.tools)?,
-            "resources/list" => self.list(params, method, |lists| &lists.resources)?,
-            "resources/templates/list" => self.list(params, method, |lists| &lists.templates)?,
+            "tools/list" => self.lists.tools.to_wire(),
+            "resources/list" => self.lists.resources.to_wire(),
+            "resources/templates/list" => self.lists.templates.to_wire(),
             "resources/read" => return self.read(parse(params, method)?),
             "logging/setLevel" => {
                 self.spec.registry.log_level.set(parse::<SetLevelParams>(params, method)?.level);
@@ -71,16 +70,6 @@ impl McpSession {
             }
             _ => return Err(RpcError::unknown_method(method)),
         }))
-    }
-
-    fn list<T: Listable>(
-        &self,
-        params: Option<&RawValue>,
-        method: &str,
-        list: impl FnOnce(&Lists) -> &List<T>,
-    ) -> Result<Value, RpcError> {
-        let cursor = parse::<PageParams>(params, method)?.cursor;
-        list(&self.lists).page(cursor.as_deref(), self.spec.page_size)
     }
 
     fn read(&self, UriParams { uri, meta }: UriParams) -> Result<Dispatched, RpcError> {
@@ -178,12 +167,6 @@ struct UriParams {
     uri: String,
     #[serde(default, rename = "_meta")]
     meta: Option<CallMeta>,
-}
-
-#[derive(Deserialize)]
-struct PageParams {
-    #[serde(default)]
-    cursor: Option<String>,
 }
 
 fn parse<'a, P: Deserialize<'a>>(params: Option<&'a RawValue>, method: &str) -> Result<P, RpcError> {

@@ -21,8 +21,8 @@ pub(crate) type AnyState = Arc<dyn Any + Send + Sync>;
 pub(crate) type Arguments = Option<Box<RawValue>>;
 
 pub(crate) type AsyncRun =
-    Arc<dyn Fn(AnyState, Arc<CallContext>, Arguments) -> BoxFuture<'static, Ran> + Send + Sync>;
-type BlockingRun = Arc<dyn Fn(AnyState, Arc<CallContext>, Arguments) -> Ran + Send + Sync>;
+    Arc<dyn Fn(AnyState, Arc<CallContext>, Arguments) -> BoxFuture<'static, CallEnd> + Send + Sync>;
+type BlockingRun = Arc<dyn Fn(AnyState, Arc<CallContext>, Arguments) -> CallEnd + Send + Sync>;
 
 /// A tool's handler, and where it runs.
 #[derive(Clone)]
@@ -33,11 +33,30 @@ pub(crate) enum ToolRunner {
     Blocking(BlockingRun),
 }
 
-/// The end of a tool's handler that did not panic.
-pub(crate) enum Ran {
+/// The end of a tool call.
+#[derive(Debug)]
+pub(crate) enum CallEnd {
+    /// The handler returned a result or an error.
     Returned(CallToolResult),
     /// The arguments did not fit, so the handler was not called.
-    BadArguments(String),
+    BadArguments(CallToolResult),
+    /// The handler panicked with this text.
+    Panicked(String),
+    /// The call was cancelled while it waited for a permit, so the handler was not called.
+    NotBegun,
+}
+
+impl CallEnd {
+    /// The result that the model reads.
+    pub(crate) fn result(self, tool: &str) -> CallToolResult {
+        match self {
+            CallEnd::Returned(result) | CallEnd::BadArguments(result) => result,
+            CallEnd::Panicked(text) => CallToolResult::error(format!("tool '{tool}' panicked: {text}")),
+            CallEnd::NotBegun => {
+                CallToolResult::error(format!("tool '{tool}' was cancelled before it began"))
+            }
+        }
+    }
 }
 
 /// The result of a handler that is not a tool's.

@@ -14,12 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::blocking::{BlockingLane, run_blocking};
 use super::context::CallContext;
-use super::erased::{AnyState, Arguments, AsyncRun, Ran, ToolRunner};
+use super::erased::{AnyState, Arguments, AsyncRun, CallEnd, ToolRunner};
 use super::pace::Pace;
 use crate::blocking::caught::{drop_elsewhere, drop_quietly, panic_text};
 use crate::tool::define::definition::ToolDefinition;
 use crate::tool::registry::Lists;
-use crate::wire::CallToolResult;
 
 /// A server with its states.
 pub(crate) struct Instance {
@@ -69,32 +68,6 @@ impl Runnable {
     /// Whether the handler blocks a thread.
     pub(crate) fn blocks(&self) -> bool {
         matches!(self.definition.runner, ToolRunner::Blocking(_))
-    }
-}
-
-/// The end of a tool call.
-#[derive(Debug)]
-pub(crate) enum CallEnd {
-    /// The handler returned a result or an error.
-    Returned(CallToolResult),
-    /// The arguments did not fit, so the handler was not called.
-    BadArguments(CallToolResult),
-    /// The handler panicked with this text.
-    Panicked(String),
-    /// The call was cancelled while it waited for a permit, so the handler was not called.
-    NotBegun,
-}
-
-impl CallEnd {
-    /// The result that the model reads.
-    pub(crate) fn result(self, tool: &str) -> CallToolResult {
-        match self {
-            CallEnd::Returned(result) | CallEnd::BadArguments(result) => result,
-            CallEnd::Panicked(text) => CallToolResult::error(format!("tool '{tool}' panicked: {text}")),
-            CallEnd::NotBegun => {
-                CallToolResult::error(format!("tool '{tool}' was cancelled before it began"))
-            }
-        }
     }
 }
 
@@ -206,7 +179,7 @@ impl Instance {
 /// too.
 enum RunAsync {
     Begins { run: AsyncRun, state: AnyState, call: Arc<CallContext>, arguments: Arguments },
-    Runs(BoxFuture<'static, Ran>),
+    Runs(BoxFuture<'static, CallEnd>),
     Ended,
 }
 
@@ -269,12 +242,8 @@ async fn run_with_permits(
     }
 }
 
-fn ended(ran: Result<Ran, Box<dyn Any + Send>>) -> CallEnd {
-    match ran {
-        Ok(Ran::Returned(result)) => CallEnd::Returned(result),
-        Ok(Ran::BadArguments(error)) => CallEnd::BadArguments(CallToolResult::error(error)),
-        Err(panic) => CallEnd::Panicked(panic_text(&*panic)),
-    }
+fn ended(ran: Result<CallEnd, Box<dyn Any + Send>>) -> CallEnd {
+    ran.unwrap_or_else(|panic| CallEnd::Panicked(panic_text(&*panic)))
 }
 
 /// Waits for a permit, and then for room for the answer, because the CLI may have stopped reading meanwhile. `None` if

@@ -1,6 +1,5 @@
 //! A server without a session, for unit tests.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -29,15 +28,7 @@ pub(crate) struct Isolated {
     spec: Arc<ServerSpec>,
     session: Mutex<Box<dyn Service>>,
     instance: Result<Instance, String>,
-    /// Running handlers by the JSON-RPC ids of their requests.
-    running: Mutex<HashMap<String, Arc<CallContext>>>,
     identity: Arc<dyn Identity>,
-}
-
-/// The reason why a handler was ended early.
-enum CutOff {
-    Cancelled,
-    TimedOut(Duration),
 }
 
 impl Isolated {
@@ -56,25 +47,12 @@ impl Isolated {
             .make_states(cx)
             .await
             .map(|states| Instance::new(Tools::default(), session.lists(), states, blocking));
-        Self { session: Mutex::new(session), spec, instance, running: Mutex::default(), identity }
+        Self { session: Mutex::new(session), spec, instance, identity }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value, arrived: Instant) -> CallToolResult {
-        if self.spec.is_mounted() {
-            return self.call_mounted(tool, arguments, arrived).await;
-        }
-        let arguments = RawValue::from_string(arguments.to_string()).ok();
-        let params = CallParams { name: tool.to_owned(), arguments, meta: None };
-        match self.run("isolated".into(), params, arrived).await {
-            Ok(result) => result,
-            Err(error) => CallToolResult::error(error.message),
-        }
-    }
-
-    /// A call of a mounted server, which runs its tools itself.
-    async fn call_mounted(&self, tool: &str, arguments: Value, arrived: Instant) -> CallToolResult {
         let params = json!({ "name": tool, "arguments": arguments });
-        let message = json!({ "jsonrpc": "2.0", "id": "isolated", "method": "tools/call", "params": params });
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let mut answer = self.handle(message, arrived).await.unwrap_or_default();
         match serde_json::from_value(answer["result"].take()) {
             Ok(result) => result,
@@ -99,15 +77,7 @@ impl Isolated {
                 let outcome = self.run_other(id.get().to_owned(), run, arrived).await;
                 (id, outcome)
             }
-            ServiceStep::Cancelled(cancelled) => {
-                let call = lock(&self.running).get(cancelled.request_id.get()).cloned();
-                // Too late for a handler that has ended.
-                if let Some(call) = call {
-                    call.cancel().cancel();
-                }
-                return None;
-            }
-            ServiceStep::Unasked | ServiceStep::Ack => return None,
+            ServiceStep::Cancelled(_) | ServiceStep::Unasked | ServiceStep::Ack => return None,
         };
         Some(match outcome {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
@@ -129,8 +99,7 @@ impl Isolated {
         let handler = instance.run(tool, call.clone(), params.arguments);
         match self.within(call, limit, handler).await {
             Ok(ended) => Ok(ended.result(&name)),
-            Err(CutOff::Cancelled) => Err(RpcError::cancelled()),
-            Err(CutOff::TimedOut(limit)) => Ok(late_result(&name, limit)),
+            Err(limit) => Ok(late_result(&name, limit)),
         }
     }
 
@@ -142,48 +111,46 @@ impl Isolated {
         match self.within(call, limit, handler).await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => Err(panicked(&label, &panic)),
-            Err(CutOff::Cancelled) => Err(RpcError::cancelled()),
-            Err(CutOff::TimedOut(limit)) if is_tool => Ok(json!(late_result(&label, limit))),
-            Err(CutOff::TimedOut(limit)) => Err(late_error(&label, limit)),
+            Err(limit) if is_tool => Ok(json!(late_result(&label, limit))),
+            Err(limit) => Err(late_error(&label, limit)),
         }
     }
 
-    /// Runs a handler up to its limit or its cancellation, and then for its grace time. A session answers before the
+    /// Runs a handler up to its limit, which `Err` returns, and then for its grace time. A session answers before the
     /// grace time; here nothing of the handler is left when the caller gets the answer.
     async fn within<T>(
         &self,
         call: Arc<CallContext>,
         limit: Option<Duration>,
         mut handler: impl Future<Output = T> + Unpin,
-    ) -> Result<T, CutOff> {
+    ) -> Result<T, Duration> {
         let late = limit.unwrap_or_default();
         if call.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             // The limit has passed while the state was made.
-            return Err(CutOff::TimedOut(late));
+            return Err(late);
         }
-        let mut running = Running::begin(self, call.clone());
+        let mut running = Running { call: call.clone(), returned: false };
         let expired = async {
             match call.deadline {
                 Some(deadline) => sleep_until(deadline).await,
                 None => std::future::pending().await,
             }
         };
-        let cut_off = tokio::select! {
+        tokio::select! {
             biased;
             ended = &mut handler => {
                 running.returned = true;
                 return Ok(ended);
             }
-            () = call.cancel().token().cancelled() => CutOff::Cancelled,
-            () = expired => CutOff::TimedOut(late),
-        };
+            () = expired => {}
+        }
         call.cancel().cancel();
         tokio::select! {
             biased;
             _ = handler => {}
             () = sleep(Timeouts::default().cancel_grace) => {}
         }
-        Err(cut_off)
+        Err(late)
     }
 
     fn context(
@@ -201,30 +168,16 @@ impl Isolated {
     }
 }
 
-/// A handler that can be cancelled by its JSON-RPC id. If dropped before the handler has returned, cancels its token.
-struct Running<'a> {
-    server: &'a Isolated,
+/// A handler. If dropped before the handler has returned, cancels its token.
+struct Running {
     call: Arc<CallContext>,
     returned: bool,
 }
 
-impl<'a> Running<'a> {
-    fn begin(server: &'a Isolated, call: Arc<CallContext>) -> Self {
-        lock(&server.running).insert(call.request_id().to_owned(), call.clone());
-        Self { server, call, returned: false }
-    }
-}
-
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
         if !self.returned {
             self.call.cancel().cancel();
-        }
-        let mut running = lock(&self.server.running);
-        let id = self.call.request_id();
-        // Another call may have the same id.
-        if running.get(id).is_some_and(|call| Arc::ptr_eq(call, &self.call)) {
-            running.remove(id);
         }
     }
 }

@@ -18,14 +18,16 @@ pub(crate) type AnyHandle = Box<dyn Any + Send>;
 pub(crate) trait Peer: Send + Sync {
     /// Sends a notification, waiting for room. The notification is dropped if the CLI has ended.
     fn notify<'a>(&'a self, method: &'a str, params: Box<RawValue>) -> BoxFuture<'a, ()>;
-
-    /// A handle of the server; `None` without a session.
-    fn server(&self) -> Option<AnyHandle>;
 }
 
 /// The CLI for the handler of one request.
 pub(crate) trait Caller: Peer {
     fn server_name(&self) -> &str;
+
+    /// A handle of the server; `None` without a session.
+    fn server(&self) -> Option<AnyHandle> {
+        None
+    }
 
     fn ids(&self) -> &RequestIds;
 
@@ -96,9 +98,5 @@ impl Caller for Alone {
 impl Peer for Alone {
     fn notify<'a>(&'a self, _: &'a str, _: Box<RawValue>) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
-    }
-
-    fn server(&self) -> Option<AnyHandle> {
-        None
     }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::Launch;
+use super::{Command, Launch};
 use crate::Options;
 use crate::error::{Error, Result};
 use crate::options::{
@@ -54,22 +54,23 @@ pub(crate) fn launch_for(options: &Options, spec: &LaunchSpec) -> Result<Launch>
             env.entry(name.to_owned()).or_insert(value);
         }
     }
+    let mut command = Command::new("");
+    command.inherit_env = inherit_env;
+    command.unset_env = unset_env;
+    command.env = env;
+    command.user = options.user;
+    command.cwd.clone_from(&options.cwd);
+    command.containment = options.containment;
+    command.exit_after_host = options.timeouts.exit_after_host;
+    command.stderr = spec.stderr.clone();
+    command.stderr_line_bytes = options.limits.stderr_line_bytes;
     Ok(Launch {
         epoch: spec.epoch,
         program: options.cli_path.clone(),
         runtime: options.runtime.clone(),
         runtime_args: options.runtime_args.clone(),
         args: args(options, spec)?,
-        inherit_env,
-        unset_env,
-        env,
-        user: options.user,
-        cwd: options.cwd.clone(),
-        containment: options.containment,
-        exit_after_host: options.timeouts.exit_after_host,
-        watchdog: None,
-        stderr: spec.stderr.clone(),
-        stderr_line_bytes: options.limits.stderr_line_bytes,
+        command,
     })
 }
 

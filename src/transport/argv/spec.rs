@@ -36,7 +36,7 @@ pub(crate) enum Channel {
     Arguments,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct LaunchSpec {
     /// Number of the incarnation, counted from 1.
     pub(crate) epoch: u64,

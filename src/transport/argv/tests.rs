@@ -4,7 +4,6 @@ use super::env::READS_SESSION_STATE;
 use super::*;
 use crate::ErrorKind;
 use crate::options::ExternalServer;
-use crate::transport::StderrSink;
 
 const BASE: [&str; 3] = ["--output-format=stream-json", "--verbose", "--input-format=stream-json"];
 
@@ -16,7 +15,7 @@ fn spec() -> LaunchSpec {
         private: Channel::Arguments,
         permission_prompt: false,
         session_mirror: false,
-        stderr: StderrSink::new(|_| {}),
+        stderr: std::sync::Arc::new(|_| {}),
     }
 }
 
@@ -152,7 +151,7 @@ fn a_given_session_state_variable_is_kept_in_any_letter_case() {
 fn the_epoch_and_the_bound_of_stderr_are_passed_through() {
     let options = options(|o| o.limits.stderr_line_bytes = 7);
     let launch = launch_for(&options, &LaunchSpec { epoch: 4, ..spec() }).unwrap();
-    assert_eq!((launch.epoch, launch.stderr_line_bytes), (4, 7));
+    assert_eq!((launch.epoch, launch.command.stderr_line_bytes), (4, 7));
 }
 
 #[test]

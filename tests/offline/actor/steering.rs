@@ -555,8 +555,8 @@ async fn a_lost_line_that_may_be_a_tool_result_prevents_a_second_send() {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_asks_nothing_waits_for_the_end_of_the_turn() {
     let (session, mut end, _listener, mut turn, prompt) = working(builder()).await;
-    let mut own =
-        own_turn(session.steer(Prompt::text("By the way.").should_query(false)).await.unwrap()).await;
+    let aside = Prompt { should_query: Some(false), ..Prompt::text("By the way.") };
+    let mut own = own_turn(session.steer(aside).await.unwrap()).await;
     assert!(settled(&mut end).await.is_empty());
     answer(&mut end, &prompt, "done");
     assert!(outcome(&mut turn).await.is_completed());

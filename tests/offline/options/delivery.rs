@@ -57,7 +57,7 @@ async fn started_twice(play: impl AsyncFnOnce(CliEnd)) {
 #[tokio::test(start_paused = true)]
 async fn a_cli_that_knows_no_such_flag_is_told_by_arguments() {
     started_twice(async |first| {
-        first.launch().stderr.line("error: unknown option '--await-initialize'");
+        (first.launch().command.stderr)("error: unknown option '--await-initialize'");
         first.exit(Exit::Code(1));
     })
     .await;
@@ -109,7 +109,7 @@ async fn without_arguments_an_old_cli_is_refused() {
     assert!(error.to_string().contains("`mcpServers`"), "{error}");
 
     let error = refused(async |cli| {
-        cli.launch().stderr.line("error: unknown option '--await-initialize'");
+        (cli.launch().command.stderr)("error: unknown option '--await-initialize'");
         cli.exit(Exit::Code(1));
     })
     .await;

@@ -58,7 +58,7 @@ async fn no_escape_sequence_of_the_cli_reaches_an_error_or_an_event() {
     let reason = event(&mut events, skipped).await;
     assert!(!reason.chars().any(char::is_control), "{reason:?}");
 
-    end.launch().stderr.line(RED);
+    (end.launch().command.stderr)(RED);
     end.exit(Exit::Code(3));
     let exited = |event: &Event| match event {
         Event::CliExited { cause, .. } => Some(cause.clone()),
@@ -119,7 +119,7 @@ async fn a_long_text_of_the_cli_loses_its_middle_and_its_stderr_does_not() {
     is_short(&reason);
 
     let line = "x".repeat(15_000);
-    end.launch().stderr.line(&line);
+    (end.launch().command.stderr)(&line);
     end.exit(Exit::Code(3));
     let exited = |event: &Event| match event {
         Event::CliExited { cause, .. } => Some(cause.clone()),

@@ -70,7 +70,7 @@ fn resumes(end: &CliEnd) -> bool {
 async fn says_in_use(listener: &mut ScriptedListener) -> CliEnd {
     let mut end = within(SOON, listener.accept()).await;
     end.expect_request("initialize").await;
-    end.launch().stderr.line(&format!("Error: Session ID {} is already in use.", id()));
+    (end.launch().command.stderr)(&format!("Error: Session ID {} is already in use.", id()));
     end
 }
 
@@ -329,7 +329,7 @@ async fn a_conversation_is_resumed_from_the_store_if_the_store_has_it() {
         }
         let (session, end, _listener) = start_by_hand(builder.session_store(store.clone())).await;
         assert_eq!((begins(&end), resumes(&end)), (!stored, stored), "{:?}", end.launch().args);
-        assert_eq!(end.launch().env.contains_key("CLAUDE_CONFIG_DIR"), stored);
+        assert_eq!(end.launch().command.env.contains_key("CLAUDE_CONFIG_DIR"), stored);
         assert_eq!(within(SOON, session.snapshot()).await.unwrap().resumed, stored);
         stop(session, end).await;
     }

@@ -5,9 +5,7 @@ use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 use greenroom::sessions::TranscriptEntry;
-use greenroom::store::{
-    Durability, FileStore, MemoryStore, SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession,
-};
+use greenroom::store::{MemoryStore, SessionKey, SessionStore, SessionSummary, StoreResult, StoredSession};
 use greenroom_testkit::store_conformance;
 use serde_json::json;
 
@@ -266,17 +264,7 @@ async fn what_a_store_cannot_do_is_passed_over_and_the_rest_is_checked() {
 }
 
 #[tokio::test]
-async fn the_stores_of_the_library_keep_all_promises() {
+async fn the_store_of_the_library_keeps_all_promises() {
     let kept = store_conformance(async || MemoryStore::new()).await.unwrap();
     assert_eq!(kept.len(), 17, "{kept:?}");
-    for durability in [Durability::Synced, Durability::Written] {
-        let folders = Mutex::new(Vec::new());
-        let make = async || {
-            let folder = tempfile::tempdir().unwrap();
-            let store = FileStore::new(folder.path().join("not/there/yet")).durability(durability);
-            folders.lock().unwrap().push(folder);
-            store
-        };
-        assert_eq!(store_conformance(make).await.unwrap().len(), 17);
-    }
 }

@@ -491,7 +491,8 @@ async fn an_outcome_without_a_result_waits_for_the_store_as_well() {
     let (session, mut end, mut listener) = start_by_hand(builder(store.clone())).await;
     let waits = Duration::from_secs(30);
     // A prompt that asks nothing.
-    let mut noted = session.prompt(Prompt::text("note").should_query(false)).await.unwrap();
+    let mut noted =
+        session.prompt(Prompt { should_query: Some(false), ..Prompt::text("note") }).await.unwrap();
     let prompt = within(SOON, end.expect("user")).await;
     writes(&mut end, &key(), &["a"]);
     end.message(json!({"type": "command_lifecycle", "command_uuid": prompt["uuid"], "state": "completed"}));
@@ -789,7 +790,7 @@ async fn resumable(home: &Path) -> (Arc<MemoryStore>, SessionBuilder) {
 }
 
 fn config_dir(end: &CliEnd) -> PathBuf {
-    PathBuf::from(&end.launch().env["CLAUDE_CONFIG_DIR"])
+    PathBuf::from(&end.launch().command.env["CLAUDE_CONFIG_DIR"])
 }
 
 fn transcript(end: &CliEnd) -> PathBuf {

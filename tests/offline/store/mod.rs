@@ -1,7 +1,6 @@
-//! Session stores: those of the library, the test of any store, and sessions with a store.
+//! Session stores: that of the library, the test of any store, and sessions with a store.
 
 mod conformance;
-mod files;
 mod mirror;
 mod resume;
 mod stored_sessions;

@@ -64,7 +64,7 @@ async fn refused(builder: SessionBuilder) -> Error {
 
 /// The CLI's configuration folder, if it has one of its own.
 fn config_dir(end: &CliEnd) -> Option<PathBuf> {
-    end.launch().env.get("CLAUDE_CONFIG_DIR").map(PathBuf::from)
+    end.launch().command.env.get("CLAUDE_CONFIG_DIR").map(PathBuf::from)
 }
 
 fn has_argument(end: &CliEnd, start: &str) -> bool {
@@ -168,7 +168,7 @@ async fn a_missing_session_and_an_id_that_is_none_are_errors() {
     setup.options.resume = Some(ID.into());
     let error = setup.refused().await;
     assert_eq!(error.kind(), ErrorKind::SessionNotFound);
-    assert!(error.to_string().contains(ID) && error.is_caller(), "{error}");
+    assert!(error.to_string().contains(ID), "{error}");
     setup.options.resume = Some("My title".into());
     assert_eq!(setup.refused().await.kind(), ErrorKind::InvalidOption);
 }

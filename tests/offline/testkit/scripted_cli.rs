@@ -225,7 +225,10 @@ async fn the_scripted_cli_shows_its_prompts_and_its_launches() {
         .mcp_server(clock());
     let session = within(SOON, timeline::watched(builder, cli.transport()).start()).await.unwrap();
     outcome(&session, "one").await;
-    let picture = Prompt::text("two").image("aGk=", "image/png");
+    let picture = Prompt::blocks([
+        json!({ "type": "text", "text": "two" }),
+        json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "aGk=" } }),
+    ]);
     within(SOON, session.prompt(picture)).await.unwrap().outcome().await.unwrap();
     assert_eq!(cli.prompts(), ["one", "two\n[image]"]);
 

@@ -105,29 +105,6 @@ async fn time_to_make_the_state_counts_for_the_limit_of_a_direct_call() {
     assert!(!server.call("late", json!({})).await.is_error, "the state is there now");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cancelled_request_is_answered_and_its_handler_told() {
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let server: ToolServer = ToolServer::new("x", "1").add_tool(hanging(tell));
-    let call = json!({ "jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": { "name": "hang" } });
-    let cancel = |id: u64| {
-        let params = json!({ "requestId": id });
-        server.handle(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
-    };
-    let (answer, ()) = within(SOON, async {
-        tokio::join!(server.handle(call), async {
-            assert_eq!(told.recv().await, Some("runs"));
-            assert_eq!(cancel(3).await, None);
-            assert!(told.try_recv().is_err(), "another request was meant");
-            assert_eq!(cancel(4).await, None);
-        })
-    })
-    .await;
-    assert_eq!(answer.unwrap()["error"]["message"], "Request cancelled");
-    assert_eq!(told.recv().await, Some("cancelled"));
-    assert_eq!(told.recv().await, Some("dropped"));
-}
-
 #[tokio::test]
 async fn dropping_a_direct_call_cancels_its_token() {
     let (tell, mut told) = mpsc::unbounded_channel();

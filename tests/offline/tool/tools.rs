@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use greenroom::mcp::ResourceContents;
-use greenroom::tool::{CallToolResult, Content, Tool};
+use greenroom::tool::{CallToolResult, Content, ToolAnnotations};
 use greenroom::{Json, NoArgs, ToolContext, ToolDef, ToolServer};
 use greenroom_testkit::{Delivered, ScriptedCli};
 use schemars::JsonSchema;
@@ -40,14 +40,17 @@ async fn list(server: &ToolServer) -> Vec<Value> {
 async fn the_model_is_told_everything_that_a_tool_says_of_itself() {
     let server = ToolServer::new("shop", "2.0.0").add_tool(
         ToolDef::new("search", "Search the shop", async |args: Search| Json(Found { count: args.limit }))
-            .title("Search")
+            .annotations(ToolAnnotations {
+                title: Some("Search".into()),
+                destructive_hint: Some(false),
+                idempotent_hint: Some(true),
+                open_world_hint: Some(false),
+                ..ToolAnnotations::default()
+            })
             .read_only_hint(true)
-            .destructive_hint(false)
-            .idempotent_hint(true)
-            .open_world_hint(false)
             .always_load(true)
-            .search_hint("products")
-            .max_result_size_chars(1000)
+            .meta("anthropic/searchHint", "products")
+            .meta("anthropic/maxResultSizeChars", 1000)
             .meta("mine", json!({"a": 1})),
     );
     let tools = list(&server).await;
@@ -182,44 +185,20 @@ async fn what_is_not_there_is_said_so() {
     assert_eq!(answer["error"]["code"], -32602);
 }
 
-struct Dice {
-    sides: u32,
-}
-
 #[derive(Deserialize, JsonSchema)]
 struct Roll {
     count: u32,
 }
 
-impl Tool<AtomicU64> for Dice {
-    type Args = Roll;
-    type Output = u32;
-
-    fn name(&self) -> String {
-        "roll".into()
-    }
-
-    fn description(&self) -> String {
-        format!("Roll dice with {} sides", self.sides)
-    }
-
-    fn define(&self, def: ToolDef<AtomicU64>) -> ToolDef<AtomicU64> {
-        def.read_only_hint(true)
-    }
-
-    async fn call(&self, args: Roll, cx: ToolContext<AtomicU64>) -> u32 {
-        cx.fetch_add(1, Ordering::Relaxed);
-        args.count * self.sides
-    }
-}
-
 #[tokio::test]
-async fn a_type_can_be_a_tool_and_shares_the_state_of_its_server() {
+async fn the_tools_of_a_server_share_its_state() {
     let server: ToolServer = ToolServer::new("game", "1")
-        .add_tool(ToolDef::from_type(Dice { sides: 6 }))
+        .tool("roll", "", async |args: Roll, cx: ToolContext<AtomicU64>| {
+            cx.fetch_add(1, Ordering::Relaxed);
+            args.count * 6
+        })
         .tool("rolls", "", async |_: NoArgs, cx: ToolContext<AtomicU64>| cx.load(Ordering::Relaxed))
         .state(|| AtomicU64::new(0));
-    assert_eq!(list(&server).await[0]["annotations"]["readOnlyHint"], true);
     assert_eq!(server.call("roll", json!({"count": 2})).await.text(), "12");
     assert_eq!(server.call("rolls", json!({})).await.text(), "1");
 }
@@ -327,7 +306,7 @@ async fn a_definition_that_cannot_work_is_refused_before_anything_starts() {
     ] {
         let error = greenroom::Session::builder().mcp_server(server).start().await.unwrap_err();
         assert_eq!(error.kind(), greenroom::ErrorKind::InvalidOption);
-        assert!(error.is_caller() && error.to_string().contains(says), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
     }
 }
 

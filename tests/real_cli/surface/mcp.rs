@@ -3,7 +3,7 @@
 use greenroom::mcp::{ReadResource, ResourceDef, ResourceTemplateDef};
 use greenroom::tool::{CallToolResult, Content};
 use greenroom::transport::ChildProcess;
-use greenroom::{Event, Json, NoArgs, ToolContext, ToolDef, ToolServer};
+use greenroom::{Event, Json, NoArgs, ToolContext, ToolDef};
 use greenroom_testkit::{Fault, Line, ModelTurn, Recorder, Script, ToolResultSeen, Wire};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -156,17 +156,5 @@ async fn the_model_reads_structured_content_and_a_result_may_end_the_turn() {
     assert_eq!((ended.is_completed(), ended.text()), (true, Some("")), "{ended:?}");
     let told: Vec<_> = results(&stage).into_iter().map(|result| result.text).collect();
     assert_eq!(told, [r#"{"sum":8.5}"#, r#"{"sum":8.5}"#], "the data is told, not the text beside it");
-    stop(&session).await;
-}
-
-#[tokio::test]
-async fn pages_are_read_to_the_last() {
-    let script = Script::new().turn(call("third", json!({}))).turn(text("Found."));
-    let Some(stage) = Stage::new(script).await else { return };
-    let tool = |name: &str| loaded(ToolDef::new(name, "A tool", async |_: NoArgs| "here"));
-    let server: ToolServer = calc().add_tool(tool("second")).add_tool(tool("third")).page_size(1);
-    let session = stage.start(server).await;
-    answers(&session, "Go.", "Found.").await;
-    assert_eq!(stage.last_result().text, "here");
     stop(&session).await;
 }

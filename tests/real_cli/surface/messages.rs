@@ -220,24 +220,32 @@ async fn prompts_are_taken_as_they_say() {
     };
 
     // The prompt is appended; the model is not asked.
-    let noted = ask(Prompt::text("The build is green.").should_query(false)).await;
+    let noted = ask(Prompt { should_query: Some(false), ..Prompt::text("The build is green.") }).await;
     assert!(noted.is_completed() && noted.text() == Some(""), "{noted:?}");
     assert_eq!((noted.result().unwrap().num_turns, stage.model.requests().len()), (0, 0));
-    let asked = ask(Prompt::text("How is the build?").from_human().priority(PromptPriority::Next)).await;
+    let asked = ask(Prompt {
+        origin: Some(json!({ "kind": "human" })),
+        priority: Some(PromptPriority::Next),
+        ..Prompt::text("How is the build?")
+    })
+    .await;
     assert_eq!(asked.text(), Some("Well."));
     assert_eq!(asked.result().unwrap().origin, Some(Origin::Human));
     assert!(said().contains("The build is green.") && said().contains("How is the build?"));
 
     // A command that is none, and a file that is none.
-    let verbatim = ask(Prompt::text("/usage of @home").verbatim(true)).await;
+    let verbatim = ask(Prompt { verbatim: Some(true), ..Prompt::text("/usage of @home") }).await;
     assert_eq!(verbatim.text(), Some("Well."));
     assert!(said().contains("/usage of @home"));
 
-    let made = ask(Prompt::text("Made by a program.").synthetic(true)).await;
+    let made = ask(Prompt { synthetic: true, ..Prompt::text("Made by a program.") }).await;
     assert_eq!(made.result().unwrap().origin, Some(Origin::Unclassified));
     assert!(said().contains("NOT USER INPUT"));
 
-    ask(Prompt::text("Look.").pasted("a long log").text_document("Notes", "remember")).await;
+    let source = json!({ "type": "text", "media_type": "text/plain", "data": "remember" });
+    let mut look = Prompt { pasted_content: vec!["a long log".into()], ..Prompt::text("Look.") };
+    look.content.push(json!({ "type": "document", "source": source, "title": "Notes" }));
+    ask(look).await;
     assert!(
         said().contains("a long log") && said().contains("pasted_content") && said().contains("remember"),
         "{}",

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use greenroom::sessions::{LocalSessions, Page, SessionMessages, project_key};
-use greenroom::store::{FileStore, MemoryStore, SessionKey, SessionStore, StoredSessions};
+use greenroom::store::{MemoryStore, SessionKey, SessionStore, StoredSessions};
 use greenroom::{ErrorKind, Event, Message, Outcome, Session, ToolServer, conversation_id};
 use greenroom_testkit::Script;
 use rustix::process::{Pid, Signal, kill_process};
@@ -89,8 +89,7 @@ async fn a_session_goes_on_from_its_store_on_a_machine_that_never_saw_it() {
         .turn(text("You asked for 5 + 3."))
         .turn(text("And I still know it."));
     let Some(mut stage) = Stage::new(script).await else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let store: Arc<dyn SessionStore> = Arc::new(FileStore::new(folder.path()));
+    let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
     let session =
         start(stage.builder().mcp_server(calc()).allow_server_tools("calc").session_store(store.clone()))
             .await;

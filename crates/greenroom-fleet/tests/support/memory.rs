@@ -31,7 +31,7 @@ impl Remembering {
         let folders = self.folders.clone();
         tokio::spawn(async move {
             while let Some(end) = listener.try_accept().await {
-                let folder = PathBuf::from(&end.launch().env["CLAUDE_CONFIG_DIR"]);
+                let folder = PathBuf::from(&end.launch().command.env["CLAUDE_CONFIG_DIR"]);
                 folders.lock().unwrap().push(folder.clone());
                 tokio::spawn(play(end, folder));
             }

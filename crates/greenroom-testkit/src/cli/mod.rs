@@ -83,7 +83,7 @@ impl ScriptedCli {
         let current = stderr.clone();
         let accepting = spawn(async move {
             while let Some(end) = listener.try_accept().await {
-                *lock(&current) = Some(end.launch().stderr.clone());
+                *lock(&current) = Some(end.launch().command.stderr.clone());
                 // Incarnations do not overlap: the host starts the next after this one has ended.
                 Player::new(end, script.clone(), shared.clone()).run(crashes.clone()).await;
                 *lock(&current) = None;
@@ -198,7 +198,7 @@ impl Drop for ScriptedCli {
     fn drop(&mut self) {
         let stderr = lock(&self.stderr).take();
         if let Some(stderr) = stderr {
-            stderr.line(&format!("{}: {}", GONE.0, GONE.1));
+            stderr(&format!("{}: {}", GONE.0, GONE.1));
         }
     }
 }

@@ -64,7 +64,7 @@ async fn users_have_conversations_and_folders_of_their_own() {
         ends.push(end);
     }
     assert_ne!(conversation(&ends[0]), conversation(&ends[1]));
-    assert_ne!(ends[0].launch().cwd, ends[1].launch().cwd);
+    assert_ne!(ends[0].launch().command.cwd, ends[1].launch().command.cwd);
     let (ada, bob) = (ends.remove(0), ends.remove(0));
     tokio::join!(service.stop(), ada.run_out(), bob.run_out());
 }

@@ -14,7 +14,7 @@ async fn a_start_that_fails_is_told_at_once_and_not_tried_again() {
     let (started, ()) = within(SOON, async {
         tokio::join!(builder().transport(transport).start(), async {
             let end = listener.accept().await;
-            end.launch().stderr.line("no licence");
+            (end.launch().command.stderr)("no licence");
             end.exit(Exit::Code(7));
         })
     })
@@ -105,7 +105,7 @@ async fn stop_names_processes_that_could_not_be_ended() {
         end.exit(Exit::Code(0));
     });
     for error in [stopped.unwrap_err(), session.stop().await.unwrap_err()] {
-        assert!(error.kind() == ErrorKind::ProcessesLeft && error.is_caller(), "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::ProcessesLeft, "{error:?}");
         assert!(error.to_string().contains("4711 (dd)") && error.help().is_some(), "{error}");
     }
     let (mut remain, mut stops) = (0, 0);
@@ -184,7 +184,10 @@ async fn a_start_that_is_given_up_takes_its_cli_along() {
 async fn stop_lets_the_turn_end_and_gives_back_what_was_not_sent() {
     let (session, mut end, _listener) = start_by_hand(builder()).await;
     let mut running = prompt(&session, "running").await;
-    let blocks = Prompt::text("look").image("aGk=", "image/png");
+    let blocks = Prompt::blocks([
+        json!({ "type": "text", "text": "look" }),
+        json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "aGk=" } }),
+    ]);
     let mut queued = session.prompt(blocks.clone()).await.unwrap();
     let given = prompted(&mut end, "running").await;
     let (stopped, ()) = within(SOON, async {

@@ -1,7 +1,7 @@
 //! What a server tells the CLI of its tools beside their list.
 
 use greenroom::tool::ToolPolicy;
-use greenroom::{NoArgs, Session, ToolDef, ToolServer};
+use greenroom::{ErrorKind, NoArgs, Session, ToolDef, ToolServer};
 use greenroom_testkit::Delivered;
 use serde_json::json;
 
@@ -30,5 +30,6 @@ fn the_last_policy_counts_and_one_for_an_unknown_tool_is_refused() {
     assert_eq!(*tools, json!([{ "name": "wipe", "permission_policy": "always_deny" }]));
     let unknown = server.tool_policy("erase", ToolPolicy::AlwaysAsk);
     let error = Delivered::of(Session::builder().mcp_server(unknown)).unwrap_err();
-    assert!(error.is_caller() && error.to_string().contains("'erase'"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidOption);
+    assert!(error.to_string().contains("'erase'"), "{error}");
 }

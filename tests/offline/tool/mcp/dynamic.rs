@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use greenroom::options::OLDEST_CLI;
 use greenroom::{ErrorKind, Event, NoArgs, Session, ToolContext, ToolDef, ToolServer};
 use greenroom_testkit::{Fault, ScriptedCli};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Notify;
 
-use super::{ask, listed, methods, pushed, tools};
+use super::{ask, methods, pushed, tools};
 use crate::common::*;
 
 const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
@@ -175,56 +175,6 @@ async fn a_tool_changes_its_own_server_and_each_session_has_its_own_list() {
     assert_eq!(tools(&mut other_end, "base").await, ["first", "login"]);
     stop(one, end).await;
     stop(other, other_end).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_comes_in_pages_that_a_change_in_between_does_not_shift() {
-    let server =
-        (0..7).fold(base().page_size(3), |server, n| server.add_tool(says(&format!("tool{n}"), "here")));
-    let (session, mut end, _listener) = start_by_hand(Session::builder().mcp_server(server)).await;
-    let pages = listed(&mut end, "base", "tools/list", "tools", "name").await;
-    assert_eq!(
-        pages,
-        [vec!["first", "tool0", "tool1"], vec!["tool2", "tool3", "tool4"], vec!["tool5", "tool6"]]
-    );
-
-    let first = ask(&mut end, "base", "tools/list", json!({})).await;
-    let handle = session.server("base").unwrap();
-    assert!(handle.remove_tool("tool1").unwrap() && handle.remove_tool("tool3").unwrap());
-    handle.add_tool(says("tool7", "here")).unwrap();
-    let params = json!({ "cursor": first["result"]["nextCursor"] });
-    let second = ask(&mut end, "base", "tools/list", params).await;
-    let names: Vec<&Value> =
-        second["result"]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
-    assert_eq!(names, ["tool2", "tool4", "tool5"]);
-    for cursor in ["", "tools:", "tools:0", "tools:99", "prompts:1", "x"] {
-        let answer = ask(&mut end, "base", "tools/list", json!({ "cursor": cursor })).await;
-        assert_eq!(answer["error"]["code"], -32602, "{cursor}: {answer}");
-    }
-    assert_eq!(ask(&mut end, "base", "tools/list", json!({ "cursor": 7 })).await["error"]["code"], -32602);
-    stop(session, end).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_paged_list_is_left_out_of_the_manifest() {
-    let server = base().add_tool(says("second", "two"));
-    for (server, whole) in [(server.clone().page_size(1), false), (server.page_size(2), true)] {
-        let (transport, mut listener) = ScriptedCli::by_hand();
-        let (session, (end, initialize)) = within(SOON, async {
-            tokio::join!(Session::builder().mcp_server(server).transport(transport).start(), async {
-                let mut end = listener.accept().await;
-                let initialize = end.handshake().await;
-                (end, initialize)
-            })
-        })
-        .await;
-        let manifest = &initialize["request"]["sdkMcpServerManifests"]["base"];
-        assert_eq!(manifest.get("toolsListResult").is_some(), whole, "{manifest}");
-        stop(session.unwrap(), end).await;
-    }
-    let (transport, _listener) = ScriptedCli::by_hand();
-    let builder = Session::builder().mcp_server(base().page_size(0)).transport(transport);
-    assert_eq!(builder.start().await.unwrap_err().kind(), ErrorKind::InvalidOption);
 }
 
 #[tokio::test(start_paused = true)]

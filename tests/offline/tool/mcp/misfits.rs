@@ -100,7 +100,6 @@ async fn errors_cut_names_of_1_mb() {
         (&*long, json!({})),
         ("tools/call", json!({ "name": long })),
         ("tools/call", json!(long)),
-        ("tools/list", json!({ "cursor": long })),
         ("resources/read", json!({ "uri": long })),
         ("resources/read", json!({ "uri": format!("shed://box/{long}") })),
     ] {

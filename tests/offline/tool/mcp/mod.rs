@@ -33,23 +33,14 @@ async fn pushed(end: &mut CliEnd, method: &str) -> Value {
     frame
 }
 
-/// The names in a list, page by page.
-async fn listed(end: &mut CliEnd, server: &str, method: &str, field: &str, name: &str) -> Vec<Vec<String>> {
-    let mut pages = Vec::new();
-    let mut params = json!({});
-    loop {
-        let result = ask(end, server, method, params).await["result"].clone();
-        let page = result[field].as_array().unwrap();
-        pages.push(page.iter().map(|entry| entry[name].as_str().unwrap().to_owned()).collect());
-        match result.get("nextCursor") {
-            Some(cursor) => params = json!({ "cursor": cursor }),
-            None => return pages,
-        }
-    }
+/// The names in a list.
+async fn listed(end: &mut CliEnd, server: &str, method: &str, field: &str) -> Vec<String> {
+    let result = ask(end, server, method, json!({})).await["result"].take();
+    result[field].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
 }
 
 async fn tools(end: &mut CliEnd, server: &str) -> Vec<String> {
-    listed(end, server, "tools/list", "tools", "name").await.concat()
+    listed(end, server, "tools/list", "tools").await
 }
 
 /// The methods that were pushed in these frames.

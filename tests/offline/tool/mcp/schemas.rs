@@ -1,6 +1,6 @@
 //! Tools whose schemas are written by hand, and what is checked of what they return.
 
-use greenroom::tool::{CallToolResult, Content};
+use greenroom::tool::{CallToolResult, Content, ToolAnnotations};
 use greenroom::{ErrorKind, Json, NoArgs, Session, ToolContext, ToolDef, ToolServer};
 use greenroom_testkit::ScriptedCli;
 use schemars::JsonSchema;
@@ -131,7 +131,7 @@ async fn titles_and_the_end_of_the_turn_are_where_mcp_has_them() {
     let tool = ToolDef::<()>::new("last", "Ends the turn", async |_: NoArgs| {
         CallToolResult::new([Content::text("over")]).end_turn()
     })
-    .title("The last");
+    .annotations(ToolAnnotations { title: Some("The last".into()), ..ToolAnnotations::default() });
     let server = ToolServer::new("x", "1").add_tool(tool);
     let ask = async |method: &str, params: Value| {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });

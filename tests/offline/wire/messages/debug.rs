@@ -49,7 +49,8 @@ fn a_result_and_its_outcome_print_answer_and_cost() {
     assert_eq!(format!("{:?}", outcome(&end)), format!("Completed {{ result: {wanted} }}"));
     let error = refused_option();
     let text = format!("{:?}", Outcome::Failed { error, result: None });
-    let wanted = "Failed { error: Error { kind: InvalidOption, message: \"option `max_turns` is 0\"";
+    let wanted =
+        "Failed { error: Error { data: ErrorData { kind: InvalidOption, message: \"option `max_turns` is 0\"";
     assert!(text.starts_with(wanted), "{text}");
     assert!(format!("{:?}", Outcome::NotStarted { prompt: "add".into() }).contains("\"add\""));
 }

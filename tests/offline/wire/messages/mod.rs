@@ -183,8 +183,9 @@ fn deltas_of_a_recorded_session_add_up_to_its_messages() {
 #[tokio::test(start_paused = true)]
 async fn a_prompt_without_a_query_ends_with_its_result_or_its_lifecycle() {
     let (session, mut end, _listener) = start_by_hand(Session::builder()).await;
-    let mut noted = session.prompt(Prompt::text("note").should_query(false)).await.unwrap();
-    let mut again = session.prompt(Prompt::text("more").should_query(false)).await.unwrap();
+    let aside = |text| Prompt { should_query: Some(false), ..Prompt::text(text) };
+    let mut noted = session.prompt(aside("note")).await.unwrap();
+    let mut again = session.prompt(aside("more")).await.unwrap();
     let mut asked = session.prompt("and now?").await.unwrap();
 
     // As CLI 2.1.328 does it.
