@@ -124,7 +124,7 @@ pub enum InquiryAnswer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Value>,
         /// Changes of the permission rules. With any, the CLI counts the call as allowed permanently.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "by_value")]
         updates: Vec<PermissionUpdate>,
     },
     /// The user's answers to the model's questions.
@@ -151,6 +151,11 @@ pub enum InquiryAnswer {
     /// Nobody decided, for example because the page was closed or the time is over. Denies a permission and questions,
     /// and cancels an elicitation and a dialog.
     Dismissed,
+}
+
+/// A change is read from raw JSON, which serde's buffer for tagged enums lacks.
+fn by_value<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
+    serde_json::from_value(Value::deserialize(from)?).map_err(de::Error::custom)
 }
 
 impl InquiryAnswer {

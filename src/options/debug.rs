@@ -88,28 +88,16 @@ fn address(url: &str) -> String {
 
 impl fmt::Debug for ExternalServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdio { command, args, env, timeout, always_load, extra } => f
-                .debug_struct("Stdio")
-                .field("command", command)
+        write_fields!(f, ExternalServer, self,
+            plain: [kind, command, tools, timeout, always_load,],
+            kept_back: [
                 // Any argument may be a password, so only their number is shown.
-                .field("args", &args.len())
-                .field("env", &names(env.keys()))
-                .field("timeout", timeout)
-                .field("always_load", always_load)
-                .field("extra", &names(extra.keys()))
-                .finish(),
-            Self::Sse { url, headers, tools, timeout, always_load, extra }
-            | Self::Http { url, headers, tools, timeout, always_load, extra } => f
-                .debug_struct(if matches!(self, Self::Sse { .. }) { "Sse" } else { "Http" })
-                .field("url", &address(url))
-                .field("headers", &names(headers.keys()))
-                .field("tools", tools)
-                .field("timeout", timeout)
-                .field("always_load", always_load)
-                .field("extra", &names(extra.keys()))
-                .finish(),
-            Self::Other(fields) => f.debug_tuple("Other").field(&names(fields.keys())).finish(),
-        }
+                args: args.as_ref().map(Vec::len),
+                env: names(env.keys()),
+                url: url.as_deref().map(address),
+                headers: names(headers.keys()),
+                extra: names(extra.keys()),
+            ]
+        )
     }
 }

@@ -18,7 +18,6 @@ use crate::actor::supervisor::killing::KillSwitch;
 use crate::control::Hook;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
-use crate::options::read_settings_file;
 use crate::sessions::{config_dir, variable};
 use crate::tool::spec::ServerSpec;
 use crate::transport::ChildProcess;
@@ -116,7 +115,6 @@ impl SessionBuilder {
         self.options.store.clamp();
         #[cfg(feature = "otel")]
         super::otel::take_current(&mut self.options);
-        read_settings_file(&mut self.options).await?;
         let files = ConfigFiles::read(&self.options).await;
         self.validate_server_names(&files)?;
         // Before the store changes the options: the claim is on the conversation in the folder that the user's options

@@ -1,12 +1,8 @@
 //! Events of a session's life: start and end, turns, compaction, model switches.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
 use super::define::event;
 use super::tools::HookPermission;
 use crate::control::fields::requests;
-use crate::wire::lenient::by_serde;
 use crate::wire::words::words;
 
 words! {
@@ -135,20 +131,15 @@ requests! {
     }
 }
 
-/// A prompt on a schedule. `schedule` is a cron expression; the CLI cuts `prompt` at 1000 characters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct SessionCron {
-    pub id: String,
-    pub schedule: String,
-    pub recurring: bool,
-    pub prompt: String,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
+requests! {
+    /// A prompt on a schedule. `schedule` is a cron expression; the CLI cuts `prompt` at 1000 characters.
+    part SessionCron {
+        need id: String,
+        need schedule: String,
+        need recurring: bool,
+        need prompt: String,
+    }
 }
-
-by_serde!(SessionCron);
 
 event! {
     /// After the model's API failed a turn.

@@ -25,7 +25,4 @@ pub(crate) use decision::{PermissionDecision, Understands, Wired};
 pub use question::{Answers, Question, QuestionOption, Unanswered};
 pub(crate) use request::PermissionRequest;
 pub use request::{DecisionReasonType, MatchedAskRule};
-pub use update::{
-    DirectoryChange, ModeChange, PermissionBehavior, PermissionDestination, PermissionRule, PermissionUpdate,
-    RuleChange,
-};
+pub use update::{PermissionBehavior, PermissionDestination, PermissionRule, PermissionUpdate};
