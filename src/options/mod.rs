@@ -29,12 +29,11 @@ pub(crate) use runtime::process::is_too_old;
 pub use runtime::process::{Containment, Delivery, EnvPolicy, OLDEST_CLI, OsUser};
 pub use runtime::recovery::{ResumeLadder, TurnRecovery};
 pub use runtime::restart::{Restart, Restarts};
+pub(crate) use runtime::setting::{FOREVER, Setting, serialize as millis_serialize};
 #[cfg(feature = "sessions")]
 pub(crate) use runtime::store::LOCK_PAUSE;
 pub use runtime::store::{StoreFlush, StoreOptions};
-pub(crate) use runtime::timeouts::FOREVER;
 pub use runtime::timeouts::Timeouts;
-pub(crate) use runtime::timeouts::millis::serialize as millis_serialize;
 pub use runtime::trace::TraceContext;
 pub use runtime::unread::UnreadPartials;
 pub(crate) use validate::CHOOSES_CONVERSATION;

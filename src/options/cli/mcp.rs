@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Result;
 use crate::options::check::{check_name, check_server_name, refuse};
-use crate::options::runtime::timeouts::optional_millis;
+use crate::options::runtime::setting;
 
 /// The CLI ignores a shorter timeout of a server.
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ pub struct ExternalServer {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Value>,
     /// Limit for a call of a tool, in milliseconds in JSON, at least a second. Progress does not extend it.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_millis")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "setting")]
     pub timeout: Option<Duration>,
     /// Whether the model's request lists the server's tools from the start, for which the start of the CLI waits up
     /// to 5 s (true), or the model searches for them (false). Default: the CLI's.
