@@ -301,24 +301,6 @@ macro_rules! requests {
 }
 pub(crate) use requests;
 
-requests! {
-    /// The MCP server that a request is about, and where its definition comes from.
-    part McpServerProvenance {
-        /// Any server can have any name: decide about trust by `source`.
-        need name: String,
-        /// `sdk`, `plugin`, `user`, `project`, `local`, `dynamic`, `managed`, `enterprise`, `claudeai`, `agent`. The set is
-        /// open: treat an unknown source as configured by somebody else, never as this application.
-        need source: String,
-    }
-}
-
-impl McpServerProvenance {
-    /// Whether the server is a [`ToolServer`](crate::ToolServer) of this session.
-    pub fn is_in_process(&self) -> bool {
-        self.source == "sdk"
-    }
-}
-
 // Guards: a hook's input, an elicitation or a dialog with very many values
 #[cfg(test)]
 mod tests {

@@ -128,7 +128,6 @@ use greenroom::hook::PreToolUseInput as _;
 use greenroom::hook::SessionCron as _;
 use greenroom::hook::SessionEnd as _;
 use greenroom::hook::SessionEndInput as _;
-use greenroom::hook::SessionEndReason as _;
 use greenroom::hook::SessionStart as _;
 use greenroom::hook::SessionStartFields as _;
 use greenroom::hook::SessionStartInput as _;

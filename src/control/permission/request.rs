@@ -3,32 +3,26 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{McpServerProvenance, PermissionUpdate, Question, plain_text, question};
+use super::{PermissionUpdate, Question, plain_text, question};
 use crate::control::fields::requests;
 use crate::control::lazy::LazyValue;
 use crate::wire::message::abridge::{most_values, values};
-use crate::wire::words::words;
 
-words! {
-    /// The cause of a permission request.
-    pub enum DecisionReasonType {
-        Rule = "rule",
-        Mode = "mode",
-        /// Parts of a compound shell command. A safety check may be among them: see
-        /// [`classifier_approvable`](PermissionRequest::classifier_approvable).
-        SubcommandResults = "subcommandResults",
-        PermissionPromptTool = "permissionPromptTool",
-        Hook = "hook",
-        /// An agent in the background.
-        AsyncAgent = "asyncAgent",
-        /// The call wants to leave the sandbox.
-        SandboxOverride = "sandboxOverride",
-        WorkingDir = "workingDir",
-        SafetyCheck = "safetyCheck",
-        /// The classifier of the mode `auto`.
-        Classifier = "classifier",
-        /// The CLI's word `other`.
-        SomethingElse = "other",
+requests! {
+    /// The MCP server that a request is about, and where its definition comes from.
+    part McpServerProvenance {
+        /// Any server can have any name: decide about trust by `source`.
+        need name: String,
+        /// `sdk`, `plugin`, `user`, `project`, `local`, `dynamic`, `managed`, `enterprise`, `claudeai`, `agent`. The set is
+        /// open: treat an unknown source as configured by somebody else, never as this application.
+        need source: String,
+    }
+}
+
+impl McpServerProvenance {
+    /// Whether the server is a [`ToolServer`](crate::ToolServer) of this session.
+    pub fn is_in_process(&self) -> bool {
+        self.source == "sdk"
     }
 }
 
@@ -70,7 +64,11 @@ requests! {
         /// The reason for the request. May contain escape sequences of a terminal: show [`reason_text`](Self::reason_text)
         /// instead.
         may decision_reason: String,
-        may decision_reason_type: DecisionReasonType,
+        /// `rule`, `mode`, `subcommandResults` (parts of a compound shell command, with a safety check perhaps: see
+        /// [`classifier_approvable`](PermissionRequest::classifier_approvable)), `permissionPromptTool`, `hook`,
+        /// `asyncAgent`, `sandboxOverride`, `workingDir`, `safetyCheck`, `classifier` (of the mode `auto`), `other`, or
+        /// another word.
+        may decision_reason_type: String,
         /// Set if a safety check is involved; `false` if at least one check wants a person to decide.
         may classifier_approvable: bool,
         /// Do not offer a lasting permission ("do not ask again").

@@ -53,9 +53,9 @@ fn an_inquiry_is_read_in_any_order_and_inside_tagged_types() {
     let Stored::Open { inquiry } = serde_json::from_str(text).unwrap();
     assert!(matches!(inquiry, Inquiry::Permission { request } if request.input == json!({ "a": 1 })));
     for (text, trouble) in [
-        (r#"{"kind":"wish"}"#, "unknown kind of inquiry `wish`"),
+        (r#"{"kind":"wish"}"#, "unknown variant `wish`"),
         (r#"{"request":{}}"#, "missing field `kind`"),
-        (r#"{"kind":"permission","request":{}}"#, "field `request`: missing field `tool_name`"),
+        (r#"{"kind":"permission","request":{}}"#, "missing field `tool_name`"),
     ] {
         let error = serde_json::from_str::<Inquiry>(text).unwrap_err().to_string();
         assert!(error.contains(trouble), "{error}");
