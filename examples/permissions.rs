@@ -45,13 +45,14 @@ impl Person {
         let mut lines = self.0.lock().await;
         // The reason may hold escape sequences of a terminal; `reason_text` removes them.
         let reason = request.reason_text().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        println!("  may    {} {}{reason} run? [y/a/n/why not]", request.tool_name, request.input());
+        println!("  may    {} {}{reason} run? [y/a/n/why not]", request.tool_name, request.input);
         match lines.recv().await.as_deref().map(str::trim) {
             Some("y") => PermissionDecision::allow().classified(DecisionClassification::UserTemporary),
             Some("a") => {
                 // The CLI suggests a rule for a file of the project; here the rule holds for this session only.
-                let rules = request.permission_suggestions.iter().cloned();
-                PermissionDecision::allow().updates(rules.map(|rule| rule.to(PermissionDestination::Session)))
+                let mut rules = request.permission_suggestions;
+                rules.iter_mut().for_each(|rule| rule.destination = Some(PermissionDestination::Session));
+                PermissionDecision::allow().updates(rules)
             }
             Some("n") => {
                 PermissionDecision::deny("the person said no").classified(DecisionClassification::UserReject)

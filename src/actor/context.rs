@@ -100,7 +100,7 @@ impl Feeds {
     }
 
     pub(crate) fn subscribe(&self) -> Events {
-        Events::new(self.events.subscribe(), self.gone.clone())
+        Events::of(self.events.subscribe(), self.gone.clone())
     }
 
     pub(crate) fn listen(&self) -> (Subscriber<Message>, CancellationToken) {
@@ -217,7 +217,7 @@ impl Shared {
 
     /// The events from now on.
     pub(crate) fn subscribe(&self) -> Events {
-        Events::new(self.events.subscribe(), self.ending.gone.clone())
+        Events::of(self.events.subscribe(), self.ending.gone.clone())
     }
 
     /// Sends an event to the subscribers.

@@ -1,6 +1,5 @@
 //! Dialogs: the CLI asks the user something.
 
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::fields::requests;
@@ -15,16 +14,6 @@ requests! {
         /// The shape depends on the kind.
         or_default payload: LazyValue,
         may tool_use_id: String,
-    }
-}
-
-impl DialogRequest {
-    /// Reads the payload as a type of yours.
-    ///
-    /// # Errors
-    /// The payload does not fit the type.
-    pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.payload.raw().get())
     }
 }
 

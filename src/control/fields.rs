@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use serde::Serialize;
 use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{self, SerializeMap};
-use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::lazy::LazyValue;
-use crate::wire::lenient::{JsonSource, Lenient, ListRule, by_serde};
+use crate::wire::lenient::{JsonSource, Lenient, ListRule};
 use crate::wire::message::abridge::{most_values, values};
 
 /// The fields of a request, and the names of those read so far. The rest becomes the request's `extra`: unknown fields,
@@ -146,6 +146,9 @@ fn left(room: usize, values: usize) -> serde_json::Result<usize> {
 
 /// An object inside of a request. Its fields are read as those of the request are.
 pub(crate) trait Part: Sized {
+    /// Names of the declared fields.
+    const NAMES: &[&str];
+
     fn take<E: de::Error>(fields: &mut RequestFields) -> Result<Self, E>;
 }
 
@@ -208,10 +211,10 @@ pub(crate) fn write<M: SerializeMap>(
     map.serialize_entry(plain_name(name), &json)
 }
 
-/// Declares structs of the CLI's requests: `request` is a whole request, `part` an object inside of one. They are read
-/// with [`RequestFields`] and written as they came. A field is required (`need`), an `Option` (`may`), or has the
-/// default of its type if the CLI leaves it out (`or_default`). A field whose name on the wire differs is followed by
-/// that name.
+/// Declares structs of the CLI's requests: `request` is a whole request, `input` the input of a hook, `part` an object
+/// inside of one. They are read with [`RequestFields`] and written as they came. A field is required (`need`), an
+/// `Option` (`may`), has the default of its type if the CLI leaves it out (`or_default`), or holds the fields that all
+/// hooks share (`common`). A field whose name on the wire differs is followed by that name.
 macro_rules! requests {
     ($(
         $(#[$doc:meta])*
@@ -235,6 +238,8 @@ macro_rules! requests {
         }
 
         impl $crate::control::fields::Part for $name {
+            const NAMES: &[&str] = &[$( $crate::control::fields::requests!(@key $field $($key)?) ),*];
+
             fn take<E: serde::de::Error>(
                 fields: &mut $crate::control::fields::RequestFields,
             ) -> Result<Self, E> {
@@ -252,8 +257,7 @@ macro_rules! requests {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 let mut map = serde::Serializer::serialize_map(to, None)?;
                 $( if let Some(value) = $crate::control::fields::requests!(@given $how $type, &self.$field) {
-                    let name = $crate::control::fields::requests!(@key $field $($key)?);
-                    serde::ser::SerializeMap::serialize_entry(&mut map, name, value)?;
+                    $crate::control::fields::requests!(@write $how value, map, $field $($key)?);
                 } )*
                 for (name, value) in &self.extra {
                     serde::ser::SerializeMap::serialize_entry(&mut map, name, value)?;
@@ -262,11 +266,16 @@ macro_rules! requests {
             }
         }
     )*};
+    (@write common $value:ident, $map:ident, $($key:tt)+) => {
+        $value.write(&mut $map, <Self as $crate::control::fields::Part>::NAMES)?
+    };
+    (@write $how:ident $value:ident, $map:ident, $($key:tt)+) => {
+        $crate::control::fields::write(&mut $map, $crate::control::fields::requests!(@key $($key)+), $value)?
+    };
     (@type may $type:ty) => { Option<$type> };
     (@type $how:ident $type:ty) => { $type };
     (@leave_out request $fields:ident) => { $fields.may::<String>("subtype"); };
-    (@leave_out part $fields:ident) => {};
-    (@field request $name:ident) => {};
+    (@leave_out $kind:ident $fields:ident) => {};
     (@field part $name:ident) => {
         impl $crate::control::fields::Field for $name {
             fn parse(json: &$crate::control::lazy::LazyValue, room: &mut usize) -> serde_json::Result<Self> {
@@ -280,38 +289,17 @@ macro_rules! requests {
             }
         }
     };
+    (@field $kind:ident $name:ident) => {};
+    (@read common $fields:ident $($key:tt)+) => { $fields.common() };
     (@read need $fields:ident $($key:tt)+) => { $fields.need($crate::control::fields::requests!(@key $($key)+))? };
     (@read $how:ident $fields:ident $($key:tt)+) => { $fields.$how($crate::control::fields::requests!(@key $($key)+)) };
-    (@given need $type:ty, $value:expr) => { Some($value) };
     (@given may $type:ty, $value:expr) => { $value.as_ref() };
     (@given or_default $type:ty, $value:expr) => { Some($value).filter(|value| **value != <$type>::default()) };
+    (@given $how:ident $type:ty, $value:expr) => { Some($value) };
     (@key $field:ident) => { stringify!($field) };
     (@key $field:ident $key:literal) => { $key };
 }
 pub(crate) use requests;
-
-/// The MCP server that a request is about, and where its definition comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct McpServerProvenance {
-    /// Any server can have any name: decide about trust by `source`.
-    pub name: String,
-    /// `sdk`, `plugin`, `user`, `project`, `local`, `dynamic`, `managed`, `enterprise`, `claudeai`, `agent`. The set is
-    /// open: treat an unknown source as configured by somebody else, never as this application.
-    pub source: String,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-by_serde!(McpServerProvenance);
-
-impl McpServerProvenance {
-    /// Whether the server is a [`ToolServer`](crate::ToolServer) of this session.
-    pub fn is_in_process(&self) -> bool {
-        self.source == "sdk"
-    }
-}
 
 // Guards: a hook's input, an elicitation or a dialog with very many values
 #[cfg(test)]

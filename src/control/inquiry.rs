@@ -2,7 +2,7 @@
 
 use serde::de::{self, DeserializeOwned};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::dialog::DialogRequest;
 use super::elicitation::ElicitationRequest;
@@ -22,7 +22,7 @@ use super::permission::{Answers, PermissionRequest, PermissionUpdate, Question};
 /// | [`Dialog`](Inquiry::Dialog) | `{"kind":"dialog","request":{"dialog_kind":"refusal_fallback_prompt","payload":{…}}}` |
 ///
 /// New kinds are added: match with a wildcard arm, and answer [`InquiryAnswer::Dismissed`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant, reason = "an inquiry is made once and moved to its handler")]
 #[non_exhaustive]
@@ -31,22 +31,26 @@ pub enum Inquiry {
     /// [`suppress_always_allow_rule`](PermissionRequest::suppress_always_allow_rule).
     Permission {
         /// The tool, its arguments, and the changes of the rules that the CLI suggests.
+        #[serde(deserialize_with = "by_value")]
         request: PermissionRequest,
     },
     /// The model asks the user questions (`AskUserQuestion`).
     Questions {
         /// The questions with their choices.
+        #[serde(deserialize_with = "by_value")]
         questions: Vec<Question>,
     },
     /// An MCP server asks the user for something.
     Elicitation {
         /// A form, or a page to open.
+        #[serde(deserialize_with = "by_value")]
         request: ElicitationRequest,
     },
     /// The CLI shows a dialog, of a kind that
     /// [`SessionBuilder::inquiry_dialogs`](crate::SessionBuilder::inquiry_dialogs) names.
     Dialog {
         /// The dialog; the shape of its payload depends on its kind.
+        #[serde(deserialize_with = "by_value")]
         request: DialogRequest,
     },
 }
@@ -63,28 +67,6 @@ impl Inquiry {
             Inquiry::Questions { .. } => Asked::Questions,
             Inquiry::Elicitation { .. } => Asked::Elicitation,
             Inquiry::Dialog { .. } => Asked::Dialog,
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Inquiry {
-    /// By way of a [`Value`]: a permission request is read from raw JSON, which serde's buffer for tagged enums lacks.
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        fn part<T: DeserializeOwned, E: de::Error>(
-            fields: &mut Map<String, Value>,
-            name: &str,
-        ) -> Result<T, E> {
-            let value = fields.remove(name);
-            let value = value.ok_or_else(|| E::custom(format_args!("missing field `{name}`")))?;
-            serde_json::from_value(value).map_err(|error| E::custom(format_args!("field `{name}`: {error}")))
-        }
-        let fields = &mut Map::deserialize(from)?;
-        match part::<String, D::Error>(fields, "kind")?.as_str() {
-            "permission" => Ok(Inquiry::Permission { request: part(fields, "request")? }),
-            "questions" => Ok(Inquiry::Questions { questions: part(fields, "questions")? }),
-            "elicitation" => Ok(Inquiry::Elicitation { request: part(fields, "request")? }),
-            "dialog" => Ok(Inquiry::Dialog { request: part(fields, "request")? }),
-            other => Err(de::Error::custom(format_args!("unknown kind of inquiry `{other}`"))),
         }
     }
 }
@@ -124,7 +106,7 @@ pub enum InquiryAnswer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Value>,
         /// Changes of the permission rules. With any, the CLI counts the call as allowed permanently.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "by_value")]
         updates: Vec<PermissionUpdate>,
     },
     /// The user's answers to the model's questions.
@@ -151,6 +133,11 @@ pub enum InquiryAnswer {
     /// Nobody decided, for example because the page was closed or the time is over. Denies a permission and questions,
     /// and cancels an elicitation and a dialog.
     Dismissed,
+}
+
+/// Requests and changes of rules are read from raw JSON, which serde's buffer for tagged enums lacks.
+fn by_value<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
+    serde_json::from_value(Value::deserialize(from)?).map_err(de::Error::custom)
 }
 
 impl InquiryAnswer {

@@ -151,6 +151,14 @@ pub(crate) fn check_value(json: &RawValue) -> serde_json::Result<()> {
     serde_json::from_str::<HasValue>(json.get()).map(|_| ())
 }
 
+macro_rules! accept {
+    ($($visit:ident: $type:ty),*) => {$(
+        fn $visit<E>(self, _: $type) -> Result<Self, E> {
+            Ok(self)
+        }
+    )*};
+}
+
 /// Visits JSON as a `Value` would, without building the `Value`.
 struct HasValue;
 
@@ -167,25 +175,7 @@ impl<'de> Visitor<'de> for HasValue {
         f.write_str("JSON")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
+    accept!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
 
     fn visit_unit<E>(self) -> Result<Self, E> {
         Ok(self)

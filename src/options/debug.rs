@@ -17,6 +17,7 @@ struct SettingNames<'a>(&'a Value);
 impl fmt::Debug for SettingNames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            Value::Null => f.write_str("null"),
             Value::Object(settings) => names(settings.keys()).fmt(f),
             // Text that starts with `{` is JSON, not a path.
             Value::String(path) if !path.trim_start().starts_with('{') => path.fmt(f),
@@ -38,29 +39,21 @@ macro_rules! write_fields {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_fields!(f, Options, self,
-            plain: [
-                cli_path, allow_old_cli, runtime, runtime_args, cwd, project_config_root, env_policy, user, containment,
-                client_app, delivery,
-                debug, debug_file, model, fallback_model, thinking, max_thinking_tokens, effort, max_turns,
-                max_budget_usd, task_budget, betas, output_format, system_prompt, exclude_dynamic_sections,
-                system_prompt_snapshot, plan_mode_instructions, verbatim_prompts, agent, agents, permission_mode,
-                allow_dangerously_skip_permissions, permission_prompt_tool_name, permission_prompts, tools,
-                tool_aliases, allowed_tools, disallowed_tools, skills, question_preview, additional_directories,
-                setting_sources, sandbox, plugins, include_partial_messages, include_hook_events, replay_user_messages,
-                forward_subagent_text, prompt_suggestions, agent_progress_summaries, per_task_stop_affordance,
-                conversation, resume, resume_session_at, resume_drops_turn, fork_session, continue_conversation, session_id,
-                title, persist_session, enable_file_checkpointing, mcp_servers, mcp_config_files, strict_mcp_config,
-                mcp_registration, turn_recovery, resume_ladder, unread_partials, lock_dir, timeouts, limits,
-                restarts, store, trace_context, trace_payloads,
-            ],
-            kept_back: [
-                env: names(env.keys()),
-                extra_args: names(extra_args.keys()),
-                settings: settings.as_ref().map(SettingNames),
-                managed_settings: managed_settings.as_ref().map(|managed| names(managed.keys())),
-            ]
-        )
+        // Fails for a path that is not UTF-8.
+        let Ok(Value::Object(all)) = serde_json::to_value(self) else { return f.write_str("Options") };
+        let mut shown = f.debug_struct("Options");
+        for (name, value) in &all {
+            match name.as_str() {
+                "env" | "extra_args" | "managed_settings" => {
+                    shown.field(name, &names(value.as_object().into_iter().flat_map(|all| all.keys())))
+                }
+                "settings" => shown.field(name, &SettingNames(value)),
+                "agents" => shown.field(name, &self.agents),
+                "mcp_servers" => shown.field(name, &self.mcp_servers),
+                _ => shown.field(name, &format_args!("{value}")),
+            };
+        }
+        shown.finish()
     }
 }
 
@@ -88,28 +81,16 @@ fn address(url: &str) -> String {
 
 impl fmt::Debug for ExternalServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdio { command, args, env, timeout, always_load, extra } => f
-                .debug_struct("Stdio")
-                .field("command", command)
+        write_fields!(f, ExternalServer, self,
+            plain: [kind, command, tools, timeout, always_load,],
+            kept_back: [
                 // Any argument may be a password, so only their number is shown.
-                .field("args", &args.len())
-                .field("env", &names(env.keys()))
-                .field("timeout", timeout)
-                .field("always_load", always_load)
-                .field("extra", &names(extra.keys()))
-                .finish(),
-            Self::Sse { url, headers, tools, timeout, always_load, extra }
-            | Self::Http { url, headers, tools, timeout, always_load, extra } => f
-                .debug_struct(if matches!(self, Self::Sse { .. }) { "Sse" } else { "Http" })
-                .field("url", &address(url))
-                .field("headers", &names(headers.keys()))
-                .field("tools", tools)
-                .field("timeout", timeout)
-                .field("always_load", always_load)
-                .field("extra", &names(extra.keys()))
-                .finish(),
-            Self::Other(fields) => f.debug_tuple("Other").field(&names(fields.keys())).finish(),
-        }
+                args: args.as_ref().map(Vec::len),
+                env: names(env.keys()),
+                url: url.as_deref().map(address),
+                headers: names(headers.keys()),
+                extra: names(extra.keys()),
+            ]
+        )
     }
 }

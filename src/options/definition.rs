@@ -159,8 +159,7 @@ pub struct Options {
     pub setting_sources: Option<Vec<SettingSource>>,
     /// Settings of this session: a JSON object (`initialize`), or the path of a file (`--settings`).
     pub settings: Option<Value>,
-    /// The sandbox for commands, merged over the sandbox in `settings` and sent with them. If `settings` is a file, the
-    /// session reads the file once, when it starts.
+    /// The sandbox for commands, merged over the sandbox in inline `settings` and sent with them.
     pub sandbox: Option<Sandbox>,
     /// Settings of the policy tier, which restrict and cannot be overridden (`initialize`). An administrator's settings
     /// take precedence.

@@ -13,29 +13,25 @@ pub(crate) mod schema;
 mod validate;
 
 pub use cli::agent::{AgentDefinition, AgentEffort, AgentMemory, AgentServer};
-pub use cli::mcp::{ExternalServer, ExternalToolPolicy, McpRegistration, OrgPermission, ToolPermission};
+pub use cli::mcp::{ExternalServer, McpRegistration};
 pub use cli::model::{Effort, Thinking, ThinkingDisplay};
 pub use cli::output::OutputFormat;
 pub(crate) use cli::permission::PermissionMode;
 pub use cli::permission::{BuiltInTools, PermissionPrompts, QuestionPreview, Skills};
 pub use cli::plugin::Plugin;
 pub use cli::prompt::SystemPrompt;
-pub use cli::sandbox::{
-    CredentialFile, CredentialMode, CredentialVar, Sandbox, SandboxCredentials, SandboxFilesystem,
-    SandboxNetwork, SandboxRipgrep, SandboxTls,
-};
+pub use cli::sandbox::{Sandbox, SandboxFilesystem, SandboxNetwork};
 pub use cli::setting_source::SettingSource;
-pub(crate) use cli::settings::{Merged, merged, read_settings_file, settings_file};
+pub(crate) use cli::settings::{Merged, merged};
 pub(crate) use definition::Options;
 pub use runtime::limits::Limits;
 pub(crate) use runtime::process::is_too_old;
 pub use runtime::process::{Containment, Delivery, EnvPolicy, OLDEST_CLI, OsUser};
 pub use runtime::recovery::{ResumeLadder, TurnRecovery};
 pub use runtime::restart::{Restart, Restarts};
+pub(crate) use runtime::setting::{FOREVER, Setting, serialize as millis_serialize};
 pub use runtime::store::{StoreFlush, StoreOptions};
-pub(crate) use runtime::timeouts::FOREVER;
 pub use runtime::timeouts::Timeouts;
-pub(crate) use runtime::timeouts::millis::serialize as millis_serialize;
 pub use runtime::trace::TraceContext;
 pub use runtime::unread::UnreadPartials;
 pub(crate) use validate::CHOOSES_CONVERSATION;

@@ -5,9 +5,7 @@ use serde_json::Value;
 use super::check::{refuse, refuse_first};
 use super::cli::permission::check_rules;
 use super::cli::{agent, mcp};
-use super::{
-    BuiltInTools, Options, PermissionMode, Plugin, SystemPrompt, TraceContext, merged, settings_file,
-};
+use super::{BuiltInTools, Options, PermissionMode, Plugin, SystemPrompt, TraceContext, merged};
 use crate::error::Result;
 
 /// Flags that choose the conversation.
@@ -55,9 +53,7 @@ impl Options {
         self.validate_prompt()?;
         agent::validate(&self.agents)?;
         mcp::validate(&self.mcp_servers, "mcp_servers")?;
-        // A settings file is read and merged when the session starts.
-        let sandbox = self.sandbox.as_ref().filter(|_| settings_file(self.settings.as_ref()).is_none());
-        merged(self.settings.as_ref(), sandbox)?;
+        merged(self.settings.as_ref(), self.sandbox.as_ref())?;
         self.store.validate()?;
         self.trace_context.as_ref().map_or(Ok(()), TraceContext::validate)?;
         self.restarts.validate()?;

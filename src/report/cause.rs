@@ -101,7 +101,7 @@ pub enum ExitCause {
     Port { reason: String },
 }
 
-fn as_text<S: serde::Serializer>(error: &Error, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_text<S: serde::Serializer>(error: &Error, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(error)
 }
 

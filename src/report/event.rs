@@ -1,16 +1,13 @@
 //! Supervision events of a session.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_core::Stream;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::cause::ExitCause;
 use super::feed::Subscriber;
-use super::subscription::{Subscription, subscription};
+use super::subscription::Subscription;
 use crate::plain::shorten;
 use crate::store::SessionKey;
 use crate::transport::{Leftover, ProcessIdentity};
@@ -332,34 +329,13 @@ impl Event {
     }
 }
 
-/// The events of a session from the subscription on. A [`Stream`] that ends with the session.
+/// The events of a session from the subscription on.
 ///
 /// A slow subscriber delays nobody: it loses events, and [`Event::Missed`] says how many.
-pub struct Events {
-    receiver: Subscription<Event>,
-}
+pub type Events = Subscription<Event>;
 
 impl Events {
-    pub(crate) fn new(listener: Subscriber<Event>, gone: CancellationToken) -> Self {
-        Self { receiver: subscription(listener, gone, |event| event, |count| Event::Missed { count }) }
-    }
-
-    /// The next event; `None` after the last event of a session that has ended.
-    pub async fn next(&mut self) -> Option<Event> {
-        std::future::poll_fn(|cx| self.receiver.as_mut().poll_next(cx)).await
-    }
-}
-
-impl Stream for Events {
-    type Item = Event;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.receiver.as_mut().poll_next(cx)
-    }
-}
-
-impl std::fmt::Debug for Events {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Events")
+    pub(crate) fn of(listener: Subscriber<Event>, gone: CancellationToken) -> Self {
+        Self::new(std::iter::empty(), listener, gone, |event| event, |count| Event::Missed { count })
     }
 }

@@ -19,7 +19,7 @@ pub(crate) mod mcp;
 pub(crate) mod outcome;
 pub(crate) mod snapshot;
 mod structured;
-pub(crate) mod subscription;
+mod subscription;
 
 pub use cause::ExitCause;
 pub use counters::Counters;
@@ -33,3 +33,4 @@ pub use snapshot::{
     CallSnapshot, CallbacksSnapshot, CliSnapshot, ConversationSnapshot, Phase, RequestSnapshot,
     RouterSnapshot, ServerSnapshot, ServerStatus,
 };
+pub use subscription::Subscription;

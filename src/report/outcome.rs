@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::cause::ExitCause;
+use super::cause::{ExitCause, as_text};
 use crate::error::{Error, Result};
 use crate::wire::ResultMessage;
 use crate::wire::brief::{Brief, show};
@@ -27,7 +27,8 @@ use crate::wire::brief::{Brief, show};
 /// }
 /// # let _ = report;
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
     /// The CLI finished the turn.
@@ -41,15 +42,19 @@ pub enum Outcome {
     /// The turn was ended early.
     Interrupted {
         /// Who ended the turn.
+        #[serde(rename = "interrupted")]
         by: InterruptedBy,
         /// The CLI's result, if it could still send one.
+        #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Arc<ResultMessage>>,
     },
     /// The turn failed: the CLI says so, or too many of its messages were not read.
     Failed {
         /// The reason.
+        #[serde(serialize_with = "as_text")]
         error: Error,
         /// The CLI's result, if there is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Arc<ResultMessage>>,
     },
     /// No CLI started the turn: the session stopped or failed while the prompt waited, or the CLI exited right after
@@ -170,30 +175,5 @@ impl fmt::Debug for Outcome {
                 f.debug_struct("NotStarted").field("prompt", &Brief(prompt)).finish()
             }
         }
-    }
-}
-
-impl Serialize for Outcome {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        use serde::ser::SerializeMap;
-        let mut map = serializer.serialize_map(None)?;
-        let name = match self {
-            Outcome::Completed { .. } => "completed",
-            Outcome::Appended => "appended",
-            Outcome::Interrupted { .. } => "interrupted",
-            Outcome::Failed { .. } => "failed",
-            Outcome::NotStarted { .. } => "not_started",
-        };
-        map.serialize_entry("outcome", name)?;
-        match self {
-            Outcome::Interrupted { by, .. } => map.serialize_entry("interrupted", by)?,
-            Outcome::Failed { error, .. } => map.serialize_entry("error", &error.to_string())?,
-            Outcome::NotStarted { prompt } => map.serialize_entry("prompt", prompt)?,
-            Outcome::Completed { .. } | Outcome::Appended => {}
-        }
-        if let Some(result) = self.result() {
-            map.serialize_entry("result", result.raw())?;
-        }
-        map.end()
     }
 }

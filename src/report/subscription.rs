@@ -1,43 +1,64 @@
 //! A stream over a feed, which ends with the session.
 
+use std::fmt;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use futures_util::StreamExt;
+use futures_util::stream::{iter, unfold};
 use tokio_util::sync::CancellationToken;
 
 use super::feed::{FeedItem, Subscriber};
 
-pub(crate) type Subscription<T> = Pin<Box<dyn Stream<Item = T> + Send + Sync>>;
+/// Events or messages of a session from the subscription on. A [`Stream`] that ends with the session.
+pub struct Subscription<T>(Pin<Box<dyn Stream<Item = T> + Send + Sync>>);
 
-/// The items of a feed as a stream; a gap becomes `missed`. The stream ends after the last item of a session that has
-/// ended, even while handles of the session still exist.
-pub(crate) fn subscription<T, S>(
-    subscriber: Subscriber<T>,
-    gone: CancellationToken,
-    item: fn(T) -> S,
-    missed: fn(u64) -> S,
-) -> Subscription<S>
-where
-    T: Clone + Send + 'static,
-    S: 'static,
-{
-    // Fused, so that polling after the end is safe.
-    let stream = futures_util::stream::unfold((subscriber, gone), move |(mut subscriber, gone)| async move {
-        let received = tokio::select! {
-            biased;
-            received = subscriber.receive() => received,
-            () = gone.cancelled() => match subscriber.try_receive() {
-                Poll::Ready(received) => received,
-                Poll::Pending => None,
-            },
-        };
-        let next = match received? {
-            FeedItem::Item(value) => item(value),
-            FeedItem::Missed(count) => missed(count),
-        };
-        Some((next, (subscriber, gone)))
-    });
-    Box::pin(stream.fuse())
+impl<T: 'static> Subscription<T> {
+    /// First the items of `before`, then those of the feed; a gap becomes `missed`. The stream ends after the last item of
+    /// a session that has ended, even while handles of the session still exist.
+    pub(crate) fn new<F: Clone + Send + 'static>(
+        before: impl Iterator<Item = T> + Send + Sync + 'static,
+        subscriber: Subscriber<F>,
+        gone: CancellationToken,
+        item: fn(F) -> T,
+        missed: fn(u64) -> T,
+    ) -> Self {
+        let stream = unfold((subscriber, gone), move |(mut subscriber, gone)| async move {
+            let received = tokio::select! {
+                biased;
+                received = subscriber.receive() => received,
+                () = gone.cancelled() => match subscriber.try_receive() {
+                    Poll::Ready(received) => received,
+                    Poll::Pending => None,
+                },
+            };
+            let next = match received? {
+                FeedItem::Item(value) => item(value),
+                FeedItem::Missed(count) => missed(count),
+            };
+            Some((next, (subscriber, gone)))
+        });
+        // Fused, so that polling after the end is safe.
+        Self(Box::pin(iter(before).chain(stream.fuse())))
+    }
+
+    /// Waits for the next item; `None` after the last item of a session that has ended. Cancel-safe.
+    pub async fn next(&mut self) -> Option<T> {
+        StreamExt::next(&mut self.0).await
+    }
+}
+
+impl<T> Stream for Subscription<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0.as_mut().poll_next(cx)
+    }
+}
+
+impl<T> fmt::Debug for Subscription<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subscription")
+    }
 }

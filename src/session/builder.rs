@@ -209,7 +209,7 @@ impl SessionBuilder {
     /// ```
     pub fn messages(&mut self) -> Messages {
         let (listener, gone) = self.feeds().listen();
-        Messages::new(Early::default(), listener, gone)
+        Messages::of(Early::default(), listener, gone)
     }
 
     fn feeds(&mut self) -> &mut Feeds {

@@ -146,7 +146,7 @@ impl Session {
     /// ([`Limits::early_bytes`](crate::options::Limits::early_bytes)).
     pub fn messages(&self) -> Messages {
         let (early, listener) = self.inner.shared.messages.subscribe();
-        Messages::new(early, listener, self.inner.shared.ending.gone.clone())
+        Messages::of(early, listener, self.inner.shared.ending.gone.clone())
     }
 
     /// Reports the state of the session: its actors, calls in flight, queues and counters. Takes at most

@@ -1,19 +1,13 @@
 //! All messages of a session, including messages outside of turns.
 
-use std::fmt;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use futures_core::Stream;
-use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::conversation::early::Early;
+use crate::report::Subscription;
 use crate::report::feed::Subscriber;
-use crate::report::subscription::{Subscription, subscription};
 use crate::wire::Message;
 
-/// A [`Stream`] of all messages of a session, including messages that belong to no turn, such as those of background
+/// A [`Stream`](futures_core::Stream) of all messages of a session, including messages that belong to no turn, such as those of background
 /// tasks between prompts. Ends with the session. Messages before the first prompt are kept for the first subscriber of
 /// [`Session::messages`](crate::Session::messages).
 ///
@@ -35,9 +29,7 @@ use crate::wire::Message;
 /// }
 /// # let _ = log;
 /// ```
-pub struct Messages {
-    stream: Subscription<MessageOrGap>,
-}
+pub type Messages = Subscription<MessageOrGap>;
 
 /// An item of [`Messages`].
 #[derive(Clone, Debug)]
@@ -49,33 +41,10 @@ pub enum MessageOrGap {
 }
 
 impl Messages {
-    pub(crate) fn new(early: Early, listener: Subscriber<Message>, gone: CancellationToken) -> Self {
-        let stream = subscription(listener, gone, MessageOrGap::Message, MessageOrGap::Missed);
+    pub(crate) fn of(early: Early, listener: Subscriber<Message>, gone: CancellationToken) -> Self {
         let missed = (early.missed > 0).then_some(MessageOrGap::Missed(early.missed));
-        if early.messages.is_empty() && missed.is_none() {
-            return Self { stream };
-        }
         let early = early.messages.into_iter().map(MessageOrGap::Message).chain(missed);
-        Self { stream: Box::pin(futures_util::stream::iter(early).chain(stream)) }
-    }
-
-    /// Waits for the next item; `None` when the session has ended. Cancel-safe.
-    pub async fn next(&mut self) -> Option<MessageOrGap> {
-        std::future::poll_fn(|cx| self.stream.as_mut().poll_next(cx)).await
-    }
-}
-
-impl Stream for Messages {
-    type Item = MessageOrGap;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<MessageOrGap>> {
-        self.stream.as_mut().poll_next(cx)
-    }
-}
-
-impl fmt::Debug for Messages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Messages")
+        Self::new(early, listener, gone, MessageOrGap::Message, MessageOrGap::Missed)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::actor::supervisor::killing::KillSwitch;
 use crate::control::Hook;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
-use crate::options::read_settings_file;
+use crate::options::Setting;
 use crate::sessions::{config_dir, variable};
 use crate::tool::spec::ServerSpec;
 use crate::transport::ChildProcess;
@@ -113,10 +113,9 @@ impl SessionBuilder {
     /// Does everything that comes before the session's actor.
     async fn prepare(mut self, killed: CancellationToken) -> Result<Arc<Shared>> {
         self.options.validate()?;
-        self.options.store.clamp();
+        self.options.store.cut();
         #[cfg(feature = "otel")]
         super::otel::take_current(&mut self.options);
-        read_settings_file(&mut self.options).await?;
         let files = ConfigFiles::read(&self.options).await;
         self.validate_server_names(&files)?;
         // Before the store changes the options: the claim is on the conversation in the folder that the user's options
@@ -163,8 +162,8 @@ impl SessionBuilder {
             let text = "option `permission_prompt_tool_name` and a handler given to `can_use_tool` exclude each other";
             return Err(Error::invalid_option(text).with_help("let one of them decide on permissions"));
         }
-        self.options.timeouts.clamp();
-        self.options.restarts.clamp();
+        self.options.timeouts.cut();
+        self.options.restarts.cut();
         self.servers.iter().try_for_each(|server| server.validate())?;
         self.validate_server_names(&ConfigFiles::unread(&self.options))?;
         self.handlers.hooks.iter().try_for_each(Hook::validate)?;

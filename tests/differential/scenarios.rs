@@ -199,7 +199,7 @@ async fn permissions() {
             let known = |name: &str| raw[name].clone();
             asked.asked(json!({
                 "tool_name": request.tool_name,
-                "input": request.input(),
+                "input": request.input,
                 "tool_use_id": request.tool_use_id,
                 "suggestions": known("permission_suggestions"),
                 "title": known("title"),
@@ -209,7 +209,7 @@ async fn permissions() {
                 "blocked_path": known("blocked_path"),
             }));
             async move {
-                match request.input()["kind"].as_str().unwrap() {
+                match request.input["kind"].as_str().unwrap() {
                     "as it is" => PermissionDecision::allow(),
                     "changed" => PermissionDecision::allow_with(json!({ "kind": "changed by the host" })),
                     "no" => PermissionDecision::deny("not on a Sunday"),

@@ -182,7 +182,7 @@ async fn a_permission_request_costs_four_times_its_line_at_most() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     let asked = || {
         builder().can_use_tool(async |request, _| {
-            ASKED.fetch_add(usize::from(request.raw_input().get().len() > LINE / 2), Ordering::Relaxed);
+            ASKED.fetch_add(usize::from(request.input.raw().get().len() > LINE / 2), Ordering::Relaxed);
             PermissionDecision::deny("no")
         })
     };

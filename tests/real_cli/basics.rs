@@ -299,11 +299,8 @@ async fn an_unknown_tool_and_bad_arguments_are_errors_that_the_model_reads() {
 
 /// A stdio MCP server, with a tool `shout`.
 fn outside() -> ExternalServer {
-    let mut server = ExternalServer::stdio(env!("CARGO_BIN_EXE_greenroom-fake-cli"), Vec::<String>::new());
-    if let ExternalServer::Stdio { env, .. } = &mut server {
-        env.insert("FAKE_CLI".into(), "mcp-server".into());
-    }
-    server
+    ExternalServer::stdio(env!("CARGO_BIN_EXE_greenroom-fake-cli"), Vec::<String>::new())
+        .with_env("FAKE_CLI", "mcp-server")
 }
 
 #[tokio::test]
@@ -369,9 +366,9 @@ async fn a_permission_is_asked_for_and_may_change_the_arguments() {
     let Some(stage) = Stage::new(script).await else { return };
     let (asked, mut hear) = mpsc::unbounded_channel();
     let builder = stage.builder().mcp_server(calc()).can_use_tool(move |request, _| {
-        asked.send((request.tool_name.clone(), request.input().clone())).unwrap();
+        asked.send((request.tool_name.clone(), Value::from(request.input.clone()))).unwrap();
         async move {
-            match request.input()["a"].as_i64() {
+            match request.input["a"].as_i64() {
                 Some(5) => PermissionDecision::allow_with(json!({ "a": 50, "b": 30 })),
                 _ => PermissionDecision::deny("not six"),
             }

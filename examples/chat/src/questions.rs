@@ -3,7 +3,7 @@
 //! The handlers of the session send a question to the chat and wait for its answer. A question whose call is cancelled
 //! is withdrawn: the session drops the handler, and with it the receiver of the answer.
 
-use greenroom::permission::{Answers, PermissionUpdate, Question, RuleChange, Unanswered};
+use greenroom::permission::{Answers, PermissionUpdate, Question, Unanswered};
 use greenroom::{PermissionDecision, PermissionRequest, SessionBuilder};
 use tokio::sync::{mpsc, oneshot};
 
@@ -136,7 +136,7 @@ fn about(request: &PermissionRequest) -> String {
     };
     let mut lines = vec![title];
     lines.extend(request.description.clone());
-    lines.push(shorten(&format!("  {} {}", request.tool_name, request.input()), 1, 500));
+    lines.push(shorten(&format!("  {} {}", request.tool_name, request.input), 1, 500));
     lines.extend(request.agent_id.as_ref().map(|agent| format!("  called by the agent {agent}")));
     lines.extend(request.blocked_path.as_ref().map(|path| format!("  needs {path}")));
     lines.extend(request.reason_text().map(|reason| format!("  because: {reason}")));
@@ -149,24 +149,19 @@ fn about(request: &PermissionRequest) -> String {
 
 /// A change of the rules in words, with the place where it is stored.
 fn change(update: &PermissionUpdate) -> String {
-    let rules = |change: &RuleChange| {
-        let rules = change.rules.iter().map(|rule| match &rule.rule_content {
-            Some(content) => format!("{}({content})", rule.tool_name),
-            None => rule.tool_name.clone(),
-        });
-        rules.collect::<Vec<_>>().join(", ")
+    let rules = update.rules.iter().flatten().map(|rule| match &rule.rule_content {
+        Some(content) => format!("{}({content})", rule.tool_name),
+        None => rule.tool_name.clone(),
+    });
+    let what = match (update.kind.as_str(), &update.behavior, &update.mode, &update.directories) {
+        ("addRules", Some(behavior), ..) => format!("{behavior} {}", rules.collect::<Vec<_>>().join(", ")),
+        ("setMode", _, Some(mode), _) => format!("permission mode {mode}"),
+        ("addDirectories", .., Some(directories)) => format!("work in {}", directories.join(", ")),
+        _ => return serde_json::to_string(update).unwrap_or_default(),
     };
-    match update {
-        PermissionUpdate::AddRules(change) => {
-            format!("{} {} ({})", change.behavior.as_str(), rules(change), change.destination.as_str())
-        }
-        PermissionUpdate::SetMode(change) => {
-            format!("permission mode {} ({})", change.mode.as_str(), change.destination.as_str())
-        }
-        PermissionUpdate::AddDirectories(change) => {
-            format!("work in {} ({})", change.directories.join(", "), change.destination.as_str())
-        }
-        other => serde_json::to_string(other).unwrap_or_default(),
+    match &update.destination {
+        Some(destination) => format!("{what} ({destination})"),
+        None => what,
     }
 }
 

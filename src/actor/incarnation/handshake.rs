@@ -199,8 +199,7 @@ impl IncarnationTask {
         let answer = self.ask(open, &roster.request(), deadline).await?;
         let reasons = match answer.and_then(|answer| McpSetServersResult::parse(&answer)) {
             Ok(result) => {
-                let errors = result.errors.into_iter();
-                errors.map(|(name, error)| format!("MCP server '{name}': {error}")).collect()
+                result.reasons().map(|(name, error)| format!("MCP server '{name}': {error}")).collect()
             }
             Err(error) => vec![error.to_string()],
         };

@@ -50,6 +50,7 @@ pub(crate) enum ServerChange {
 
 /// A server to add.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "an addition is made once and moved to its roster")]
 pub(crate) enum Addition {
     Inside(Arc<ServerSpec>),
     Outside(String, ExternalServer),
@@ -156,12 +157,7 @@ impl Roster {
             servers.insert(spec.name.clone(), Value::Object(config));
         }
         for (name, server) in &self.outside {
-            let mut config = json!(server);
-            if matches!(server, ExternalServer::Stdio { args, .. } if args.is_empty()) {
-                // Without `args` CLI 2.1.328 was seen not to connect, unlike with `--mcp-config`.
-                config["args"] = json!([]);
-            }
-            servers.insert(name.clone(), config);
+            servers.insert(name.clone(), json!(server));
         }
         json!({ "subtype": "mcp_set_servers", "servers": servers })
     }

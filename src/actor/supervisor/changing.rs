@@ -217,8 +217,8 @@ async fn tell(
         return Ok((result, failed));
     }
     restore(shared, &plan.target.without(&failed)).await;
-    if let (true, [name]) = (plan.alone, &*failed) {
-        let reason = &result.errors[name];
+    let reason = result.reasons().find(|(name, _)| failed.contains(*name));
+    if let (true, [_], Some((name, reason))) = (plan.alone, &*failed, reason) {
         let text = format!("the CLI could not connect to the MCP server '{name}': {reason}");
         return Err(Error::new(ErrorKind::Refused, text));
     }

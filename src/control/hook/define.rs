@@ -77,51 +77,13 @@ macro_rules! event {
         #[doc = concat!("Answer of a [`", stringify!($event), "`] hook.")]
         pub type $output = $crate::control::hook::Output<$event>;
 
-        #[doc = concat!("Input of a [`", stringify!($event), "`] hook.")]
-        #[derive(Clone, Debug, PartialEq)]
-        #[allow(missing_docs, reason = "fields are named as on the wire")]
-        #[non_exhaustive]
-        pub struct $input {
-            $(
-                $(#[doc = $idoc])*
-                pub $ifield: $ity,
-            )*
-            $(
-                $(#[doc = $mdoc])*
-                pub $mfield: Option<$mty>,
-            )*
-            /// The fields that all events share.
-            pub common: $crate::control::hook::Common,
-            /// Every other field, as it came.
-            pub extra: serde_json::Map<String, serde_json::Value>,
-        }
-
-        impl serde::Serialize for $input {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                let mut map = serde::Serializer::serialize_map(to, None)?;
-                $($crate::control::fields::write(&mut map, stringify!($ifield), &self.$ifield)?;)*
-                $(
-                    if let Some(value) = &self.$mfield {
-                        $crate::control::fields::write(&mut map, stringify!($mfield), value)?;
-                    }
-                )*
-                self.common.write(&mut map, &[$(stringify!($ifield)),*])?;
-                for (name, value) in &self.extra {
-                    serde::ser::SerializeMap::serialize_entry(&mut map, name, value)?;
-                }
-                serde::ser::SerializeMap::end(map)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $input {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let mut fields = $crate::control::fields::RequestFields::read(from)?;
-                Ok(Self {
-                    $($ifield: fields.need(stringify!($ifield))?,)*
-                    $($mfield: fields.may(stringify!($mfield)),)*
-                    common: fields.common(),
-                    extra: fields.rest()?,
-                })
+        $crate::control::fields::requests! {
+            #[doc = concat!("Input of a [`", stringify!($event), "`] hook.")]
+            input $input {
+                $( $(#[doc = $idoc])* need $ifield: $ity, )*
+                $( $(#[doc = $mdoc])* may $mfield: $mty, )*
+                /// The fields that all events share.
+                common common: $crate::control::hook::Common,
             }
         }
     };

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde::ser::{self, SerializeMap};
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use crate::PermissionMode;
-use crate::control::fields::{RequestFields, unparsed};
+use crate::control::fields::{RequestFields, requests, unparsed};
 use crate::control::lazy::LazyValue;
-use crate::wire::lenient::by_serde;
 
 /// The input of a hook as JSON, for [`Hook::new`](super::Hook::new).
 ///
@@ -101,18 +100,13 @@ pub struct Common {
     pub effort: Option<Effort>,
 }
 
-/// The effort with which the model thinks in this turn: `low`, `medium`, `high`, `xhigh` or `max`. The level may be
-/// lower than the requested one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct Effort {
-    pub level: String,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
+requests! {
+    /// The effort with which the model thinks in this turn: `low`, `medium`, `high`, `xhigh` or `max`. The level may be
+    /// lower than the requested one.
+    part Effort {
+        need level: String,
+    }
 }
-
-by_serde!(Effort);
 
 impl Common {
     /// Writes the common fields, except those that the event wrote as its own.

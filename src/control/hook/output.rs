@@ -223,18 +223,6 @@ impl<E: EventType> Output<E> {
         self
     }
 
-    /// Keeps the hook's output out of the transcript.
-    pub fn suppress_output(mut self, suppress: bool) -> Self {
-        self.common.suppress_output = Some(suppress);
-        self
-    }
-
-    /// Sets an escape sequence for the user's terminal: a notification, a title or the bell.
-    pub fn terminal_sequence(mut self, sequence: impl Into<String>) -> Self {
-        self.common.terminal_sequence = Some(sequence.into());
-        self
-    }
-
     /// Adds a field of `hookSpecificOutput` that this library does not know.
     pub fn field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.extra.insert(name.into(), value.into());

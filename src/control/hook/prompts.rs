@@ -7,30 +7,18 @@ use crate::control::elicitation::{ElicitationAnswer, ElicitationMode};
 use crate::control::lazy::LazyValue;
 use crate::wire::words::words;
 
-words! {
-    /// Who wrote a prompt.
-    pub enum PromptSource {
-        /// The user, at a terminal.
-        User = "user",
-        /// An application.
-        Sdk = "sdk",
-        /// The CLI itself: messages of peers, news of tasks, automatic continuation.
-        System = "system",
-        /// The next round of a loop.
-        LoopWakeup = "loop_wakeup",
-        /// A schedule.
-        ScheduleWakeup = "schedule_wakeup",
-        /// An event that the host handed in; blocking refuses the event.
-        PollEvent = "poll_event",
-    }
-}
-
 event! {
     /// Before a prompt reaches the model. [`block`](super::Output::block) withholds the prompt; the user reads the
     /// reason.
     UserPromptSubmit: UserPromptSubmitInput, UserPromptSubmitOutput, UserPromptSubmitFields;
     input { prompt: String, }
-    may { source: PromptSource, session_title: String, }
+    may {
+        /// Who wrote the prompt: `user` (at a terminal), `sdk` (an application), `system` (the CLI itself: messages of
+        /// peers, news of tasks, automatic continuation), `loop_wakeup`, `schedule_wakeup`, `poll_event` (an event that
+        /// the host handed in; blocking refuses the event), or another word.
+        source: String,
+        session_title: String,
+    }
     output {
         /// Text that the model reads beside the prompt.
         additional_context: String,
@@ -40,16 +28,12 @@ event! {
     }
 }
 
-words! {
-    /// The source of an expansion to a prompt.
-    pub enum ExpansionType { SlashCommand = "slash_command", McpPrompt = "mcp_prompt", }
-}
-
 event! {
     /// Before a slash command expands to a prompt. [`block`](super::Output::block) prevents the expansion.
     UserPromptExpansion: UserPromptExpansionInput, UserPromptExpansionOutput, UserPromptExpansionFields;
     input {
-        expansion_type: ExpansionType,
+        /// `slash_command`, `mcp_prompt` or another word.
+        expansion_type: String,
         command_name: String,
         command_args: String,
         /// The prompt before the expansion.

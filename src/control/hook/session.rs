@@ -1,33 +1,17 @@
 //! Events of a session's life: start and end, turns, compaction, model switches.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
 use super::define::event;
 use super::tools::HookPermission;
 use crate::control::fields::requests;
-use crate::wire::lenient::by_serde;
-use crate::wire::words::words;
-
-words! {
-    /// The kind of a session's start.
-    pub enum SessionStartSource {
-        /// A new conversation.
-        Startup = "startup",
-        Resume = "resume",
-        /// After `/clear`.
-        Clear = "clear",
-        /// After a compaction.
-        Compact = "compact",
-        Fork = "fork",
-    }
-}
 
 event! {
     /// When a session starts. CLI 2.1.328 was not seen to run an application's hooks for its own start, new or resumed:
     /// that start is over when the CLI learns of the hooks. After a compaction it ran them.
     SessionStart: SessionStartInput, SessionStartOutput, SessionStartFields;
-    input { source: SessionStartSource, }
+    input {
+        /// `startup` (a new conversation), `resume`, `clear`, `compact`, `fork`, or another word.
+        source: String,
+    }
     may {
         model: String,
         session_title: String,
@@ -53,38 +37,25 @@ event! {
     }
 }
 
-words! {
-    /// The reason for a session's end.
-    pub enum SessionEndReason {
-        /// `/clear`.
-        Clear = "clear",
-        /// Another conversation takes its place.
-        Resume = "resume",
-        Logout = "logout",
-        /// The CLI's input was closed.
-        PromptInputExit = "prompt_input_exit",
-        /// The CLI's word `other`.
-        SomethingElse = "other",
-    }
-}
-
 event! {
     /// When a session ends. CLI 2.1.328 was not seen to run an application's hooks when its input is closed, which is
     /// how [`Session::stop`](crate::Session::stop) ends it.
     SessionEnd: SessionEndInput, SessionEndOutput;
-    input { reason: SessionEndReason, }
+    input {
+        /// `clear`, `resume` (another conversation takes its place), `logout`, `prompt_input_exit` (the CLI's input was
+        /// closed), `other`, or another word.
+        reason: String,
+    }
     may {}
-}
-
-words! {
-    /// The kind of setup.
-    pub enum SetupTrigger { Init = "init", Maintenance = "maintenance", }
 }
 
 event! {
     /// When a project is set up (`--init`, `--maintenance`).
     Setup: SetupInput, SetupOutput, SetupFields;
-    input { trigger: SetupTrigger, }
+    input {
+        /// `init`, `maintenance` or another word.
+        trigger: String,
+    }
     may {}
     output {
         /// Text that the model reads.
@@ -135,20 +106,15 @@ requests! {
     }
 }
 
-/// A prompt on a schedule. `schedule` is a cron expression; the CLI cuts `prompt` at 1000 characters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct SessionCron {
-    pub id: String,
-    pub schedule: String,
-    pub recurring: bool,
-    pub prompt: String,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
+requests! {
+    /// A prompt on a schedule. `schedule` is a cron expression; the CLI cuts `prompt` at 1000 characters.
+    part SessionCron {
+        need id: String,
+        need schedule: String,
+        need recurring: bool,
+        need prompt: String,
+    }
 }
-
-by_serde!(SessionCron);
 
 event! {
     /// After the model's API failed a turn.
@@ -160,19 +126,13 @@ event! {
     may { error_details: String, last_assistant_message: String, }
 }
 
-words! {
-    /// The reason for a compaction.
-    pub enum CompactTrigger {
-        Manual = "manual",
-        /// The conversation became too long.
-        Auto = "auto",
-    }
-}
-
 event! {
     /// Before the conversation is compacted.
     PreCompact: PreCompactInput, PreCompactOutput;
-    input { trigger: CompactTrigger, }
+    input {
+        /// `manual`, `auto` (the conversation became too long), or another word.
+        trigger: String,
+    }
     may {
         /// Instructions for the summary.
         custom_instructions: String,
@@ -182,31 +142,25 @@ event! {
 event! {
     /// After the conversation was compacted.
     PostCompact: PostCompactInput, PostCompactOutput;
-    input { trigger: CompactTrigger, compact_summary: String, }
-    may {}
-}
-
-words! {
-    /// Who switches the model.
-    pub enum ModelSwitchSource {
-        /// A command of the user.
-        Command = "command",
-        /// The user, from a list.
-        Picker = "picker",
-        /// An application.
-        Sdk = "sdk",
-        /// The CLI itself.
-        Auto = "auto",
-        /// The resumed conversation.
-        Resume = "resume",
+    input {
+        /// As at [`PreCompact`].
+        trigger: String,
+        compact_summary: String,
     }
+    may {}
 }
 
 event! {
     /// Before the model is switched. CLI 2.1.328 was seen to run the hook several times for one switch, once for each
     /// model it considered.
     PreModelSwitch: PreModelSwitchInput, PreModelSwitchOutput, PreModelSwitchFields;
-    input { from_model: String, to_model: String, source: ModelSwitchSource, }
+    input {
+        from_model: String,
+        to_model: String,
+        /// Who switches: `command` (of the user), `picker` (the user, from a list), `sdk` (an application), `auto` (the
+        /// CLI), `resume` (the resumed conversation), or another word.
+        source: String,
+    }
     may {
         /// An alias or a name; `None` asks for the default.
         requested_model: String,
@@ -231,7 +185,7 @@ event! {
 event! {
     /// After the model was switched. The optional fields are those of [`PreModelSwitchInput`].
     PostModelSwitch: PostModelSwitchInput, PostModelSwitchOutput, PostModelSwitchFields;
-    input { from_model: String, to_model: String, source: ModelSwitchSource, }
+    input { from_model: String, to_model: String, source: String, }
     may {
         requested_model: String,
         context_tokens: u64,

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::define::event;
-use crate::control::fields::{McpServerProvenance, requests};
+use crate::control::fields::requests;
 use crate::control::lazy::LazyValue;
-use crate::control::permission::{PermissionDecision, PermissionUpdate};
+use crate::control::permission::{McpServerProvenance, PermissionDecision, PermissionUpdate};
 use crate::wire::words::words;
 
 words! {

@@ -1,65 +1,35 @@
 //! Events of settings, instructions, worktrees, directories and files.
 
 use super::define::event;
-use crate::wire::words::words;
-
-words! {
-    /// The changed settings.
-    pub enum ConfigSource {
-        UserSettings = "user_settings",
-        ProjectSettings = "project_settings",
-        /// The user's own settings for the project.
-        LocalSettings = "local_settings",
-        /// Managed settings.
-        PolicySettings = "policy_settings",
-        Skills = "skills",
-    }
-}
 
 event! {
     /// When settings or skills changed, before the change takes effect. [`block`](super::Output::block) rejects the
     /// change.
     ConfigChange: ConfigChangeInput, ConfigChangeOutput;
-    input { source: ConfigSource, }
+    input {
+        /// The changed settings: `user_settings`, `project_settings`, `local_settings` (the user's own for the project),
+        /// `policy_settings`, `skills`, or another word.
+        source: String,
+    }
     may { file_path: String, }
-}
-
-words! {
-    /// Scope of a file of instructions.
-    pub enum MemoryType {
-        User = "User",
-        Project = "Project",
-        /// The user's own for the project.
-        Local = "Local",
-        Managed = "Managed",
-    }
-}
-
-words! {
-    /// The reason for loading instructions.
-    pub enum InstructionsLoadReason {
-        /// The session started.
-        SessionStart = "session_start",
-        /// The CLI entered their directory.
-        NestedTraversal = "nested_traversal",
-        /// A file was opened that matches their `globs`.
-        PathGlobMatch = "path_glob_match",
-        /// Other instructions include them.
-        Include = "include",
-        /// The conversation was compacted.
-        Compact = "compact",
-    }
 }
 
 event! {
     /// When a file of instructions was loaded.
     InstructionsLoaded: InstructionsLoadedInput, InstructionsLoadedOutput;
-    input { file_path: String, memory_type: MemoryType, load_reason: InstructionsLoadReason, }
+    input {
+        file_path: String,
+        /// Scope of the file: `User`, `Project`, `Local` (the user's own for the project), `Managed`, or another word.
+        memory_type: String,
+        /// `session_start`, `nested_traversal` (the CLI entered their directory), `path_glob_match` (a file was opened
+        /// that matches their `globs`), `include`, `compact`, or another word.
+        load_reason: String,
+    }
     may {
         globs: Vec<String>,
-        /// The opened file, with [`InstructionsLoadReason::PathGlobMatch`].
+        /// The opened file, with `path_glob_match`.
         trigger_file_path: String,
-        /// The including file, with [`InstructionsLoadReason::Include`].
+        /// The including file, with `include`.
         parent_file_path: String,
     }
 }
@@ -101,29 +71,18 @@ event! {
     }
 }
 
-words! {
-    /// The kind of a file's change.
-    pub enum FileChange { Change = "change", Add = "add", Unlink = "unlink", }
-}
-
 event! {
     /// After a watched file changed.
     FileChanged: FileChangedInput, FileChangedOutput, FileChangedFields;
-    input { file_path: String, event: FileChange, }
+    input {
+        file_path: String,
+        /// `change`, `add`, `unlink` or another word.
+        event: String,
+    }
     may {}
     output {
         /// Absolute paths of the files to watch from now on.
         watch_paths: Vec<String>,
-    }
-}
-
-words! {
-    /// The source of an added directory.
-    pub enum DirectorySource {
-        /// By a command of the user.
-        SlashCommand = "slash_command",
-        /// By the application.
-        RegisterRepoRoot = "register_repo_root",
     }
 }
 
@@ -133,7 +92,8 @@ event! {
     input {
         /// An absolute path.
         directory: String,
-        source: DirectorySource,
+        /// `slash_command` (of the user), `register_repo_root` (by the application), or another word.
+        source: String,
     }
     may {}
 }

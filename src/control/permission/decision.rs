@@ -137,7 +137,7 @@ impl PermissionDecision {
         match &self.decision {
             Decision::Allow { input: None, answers: None, .. } => unchanged = Some(request.input.clone()),
             Decision::Allow { input, answers, .. } => {
-                let mut input = input.as_ref().unwrap_or_else(|| request.input()).clone();
+                let mut input = input.as_ref().unwrap_or(&request.input).clone();
                 if let Some(answers) = answers {
                     answers.add_to(&mut input, understands.unanswered);
                 }

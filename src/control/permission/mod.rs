@@ -19,13 +19,9 @@ mod update;
 
 pub use crate::plain::plain_text;
 
-pub use super::fields::McpServerProvenance;
 pub use decision::DecisionClassification;
 pub(crate) use decision::{PermissionDecision, Understands, Wired};
 pub use question::{Answers, Question, QuestionOption, Unanswered};
 pub(crate) use request::PermissionRequest;
-pub use request::{DecisionReasonType, MatchedAskRule};
-pub use update::{
-    DirectoryChange, ModeChange, PermissionBehavior, PermissionDestination, PermissionRule, PermissionUpdate,
-    RuleChange,
-};
+pub use request::{MatchedAskRule, McpServerProvenance};
+pub use update::{PermissionBehavior, PermissionDestination, PermissionRule, PermissionUpdate};

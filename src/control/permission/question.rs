@@ -2,68 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::control::fields::{RequestFields, requests};
+use crate::control::fields::requests;
 use crate::wire::words::words;
 
 /// Name of the tool with which the model asks.
 pub(crate) const TOOL: &str = "AskUserQuestion";
 
-/// A question of the model to the user, with choices. The user may also answer with a text of their own.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct Question {
-    /// The question's text; answers name the question by it.
-    pub question: String,
-    /// A label of a word or two, or empty.
-    pub header: String,
-    /// The choices. Empty if one of them cannot be read: all of them are in `extra` then.
-    pub options: Vec<QuestionOption>,
-    /// Whether the user may choose more than one.
-    pub multi_select: bool,
-    pub extra: Map<String, Value>,
-}
-
-impl<'de> Deserialize<'de> for Question {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = RequestFields::read(from)?;
-        Ok(Self {
-            question: fields.need("question")?,
-            header: fields.may("header").unwrap_or_default(),
-            options: fields.may("options").unwrap_or_default(),
-            multi_select: fields.may("multiSelect").unwrap_or_default(),
-            extra: fields.rest()?,
-        })
-    }
-}
-
-impl Serialize for Question {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Self { question, header, options, multi_select, extra } = self;
-        let mut map = to.serialize_map(None)?;
-        map.serialize_entry("question", question)?;
-        // A field that could not be read is in `extra`, and written from there.
-        if !extra.contains_key("header") {
-            map.serialize_entry("header", header)?;
-        }
-        if !extra.contains_key("options") {
-            map.serialize_entry("options", options)?;
-        }
-        if !extra.contains_key("multiSelect") {
-            map.serialize_entry("multiSelect", multi_select)?;
-        }
-        for (name, value) in extra {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
-    }
-}
-
 requests! {
+    /// A question of the model to the user, with choices. The user may also answer with a text of their own.
+    part Question {
+        /// The question's text; answers name the question by it.
+        need question: String,
+        /// A label of a word or two, or empty.
+        or_default header: String,
+        /// The choices. Empty if one of them cannot be read: all of them are in `extra` then.
+        or_default options: Vec<QuestionOption>,
+        /// Whether the user may choose more than one.
+        or_default multi_select: bool = "multiSelect",
+    }
+
     /// A choice of a [`Question`].
     part QuestionOption {
         /// The choice's name; answers name the choice by it.
@@ -224,7 +184,7 @@ mod tests {
             let wire = decision.to_wire(&request, Understands { unanswered }).unwrap();
             serde_json::to_value(wire).unwrap()["updatedInput"].clone()
         };
-        let mut expected = request.input().clone();
+        let mut expected = Value::from(request.input.clone());
         expected["answers"] = json!({"A?": "a, b"});
         expected["annotations"] = json!({"A?": {"preview": "p", "notes": "n"}});
         assert_eq!(wire(false), expected, "a CLI that does not say so would refuse all of it");

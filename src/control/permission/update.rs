@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::PermissionMode;
+use crate::control::fields::requests;
 use crate::wire::lenient::by_serde;
 use crate::wire::words::words;
 
@@ -18,7 +19,7 @@ words! {
 
 words! {
     /// Where a change is stored, and so how long it lasts.
-    pub enum PermissionDestination or "session" {
+    pub enum PermissionDestination {
         /// The user's own settings.
         UserSettings = "userSettings",
         /// The project's settings, shared with others.
@@ -32,159 +33,65 @@ words! {
     }
 }
 
-/// A change of the permission rules.
-///
-/// The CLI suggests changes with a request
-/// ([`permission_suggestions`](super::PermissionRequest::permission_suggestions)) and accepts changes with a decision.
-/// It drops *all* changes of a decision if one of them is malformed; the functions below make well-formed ones.
-///
-/// ```
-/// use greenroom::permission::{PermissionBehavior, PermissionRule, PermissionUpdate};
-///
-/// let update = PermissionUpdate::add_rules(PermissionBehavior::Allow, [PermissionRule::matching("Bash", "ls:*")]);
-/// assert_eq!(serde_json::to_value(update)?, serde_json::json!({
-///     "type": "addRules", "behavior": "allow", "destination": "session",
-///     "rules": [{ "toolName": "Bash", "ruleContent": "ls:*" }],
-/// }));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "camelCase")]
-#[non_exhaustive]
-pub enum PermissionUpdate {
-    /// Adds rules.
-    AddRules(RuleChange),
-    /// Replaces all rules of the same behaviour at the same destination.
-    ReplaceRules(RuleChange),
-    /// Removes rules.
-    RemoveRules(RuleChange),
-    /// Sets the permission mode.
-    SetMode(ModeChange),
-    /// Adds working directories.
-    AddDirectories(DirectoryChange),
-    /// Removes working directories.
-    RemoveDirectories(DirectoryChange),
-    /// A change that this library cannot read, as it came.
-    #[serde(untagged)]
-    Other(Value),
+requests! {
+    /// A change of the permission rules.
+    ///
+    /// The CLI suggests changes with a request
+    /// ([`permission_suggestions`](super::PermissionRequest::permission_suggestions)) and accepts changes with a decision.
+    /// It drops *all* changes of a decision if one of them is malformed; the functions below make well-formed ones.
+    ///
+    /// ```
+    /// use greenroom::permission::{PermissionBehavior, PermissionRule, PermissionUpdate};
+    ///
+    /// let update = PermissionUpdate::add_rules(PermissionBehavior::Allow, [PermissionRule::matching("Bash", "ls:*")]);
+    /// assert_eq!(serde_json::to_value(update)?, serde_json::json!({
+    ///     "type": "addRules", "behavior": "allow", "destination": "session",
+    ///     "rules": [{ "toolName": "Bash", "ruleContent": "ls:*" }],
+    /// }));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    part PermissionUpdate {
+        /// `addRules`, `replaceRules` (of the same behaviour and destination), `removeRules`, `setMode`,
+        /// `addDirectories` or `removeDirectories`.
+        or_default kind: String = "type",
+        /// For changes of rules.
+        may rules: Vec<PermissionRule>,
+        /// For changes of rules.
+        may behavior: PermissionBehavior,
+        /// For `setMode`.
+        may mode: PermissionMode,
+        /// For changes of the working directories.
+        may directories: Vec<String>,
+        may destination: PermissionDestination,
+    }
 }
 
-by_serde!(PermissionUpdate);
-
 impl PermissionUpdate {
-    /// Adds rules for this session; [`to`](PermissionUpdate::to) sets another destination.
+    /// A change for this session.
+    fn of_session(kind: &str) -> Self {
+        Self {
+            kind: kind.into(),
+            rules: None,
+            behavior: None,
+            mode: None,
+            directories: None,
+            destination: Some(PermissionDestination::Session),
+            extra: Map::new(),
+        }
+    }
+
+    /// Adds rules for this session.
     pub fn add_rules(
         behavior: PermissionBehavior,
         rules: impl IntoIterator<Item = impl Into<PermissionRule>>,
     ) -> Self {
-        Self::AddRules(RuleChange::new(behavior, rules))
-    }
-
-    /// Replaces all rules of this behaviour for this session.
-    pub fn replace_rules(
-        behavior: PermissionBehavior,
-        rules: impl IntoIterator<Item = impl Into<PermissionRule>>,
-    ) -> Self {
-        Self::ReplaceRules(RuleChange::new(behavior, rules))
-    }
-
-    /// Removes rules for this session.
-    pub fn remove_rules(
-        behavior: PermissionBehavior,
-        rules: impl IntoIterator<Item = impl Into<PermissionRule>>,
-    ) -> Self {
-        Self::RemoveRules(RuleChange::new(behavior, rules))
+        let rules = rules.into_iter().map(Into::into).collect();
+        Self { rules: Some(rules), behavior: Some(behavior), ..Self::of_session("addRules") }
     }
 
     /// Sets the permission mode for this session.
     pub fn set_mode(mode: PermissionMode) -> Self {
-        Self::SetMode(ModeChange { mode, destination: PermissionDestination::Session, extra: Map::new() })
-    }
-
-    /// Adds working directories for this session.
-    pub fn add_directories(directories: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self::AddDirectories(DirectoryChange::new(directories))
-    }
-
-    /// Removes working directories for this session.
-    pub fn remove_directories(directories: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self::RemoveDirectories(DirectoryChange::new(directories))
-    }
-
-    /// Sets the destination.
-    pub fn to(mut self, destination: PermissionDestination) -> Self {
-        match &mut self {
-            Self::AddRules(change) | Self::ReplaceRules(change) | Self::RemoveRules(change) => {
-                change.destination = destination;
-            }
-            Self::SetMode(change) => change.destination = destination,
-            Self::AddDirectories(change) | Self::RemoveDirectories(change) => {
-                change.destination = destination;
-            }
-            Self::Other(Value::Object(change)) => {
-                change.insert("destination".into(), destination.as_str().into());
-            }
-            Self::Other(_) => {}
-        }
-        self
-    }
-}
-
-/// Rules to add, replace or remove.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct RuleChange {
-    pub rules: Vec<PermissionRule>,
-    pub behavior: PermissionBehavior,
-    #[serde(default)]
-    pub destination: PermissionDestination,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl RuleChange {
-    fn new(behavior: PermissionBehavior, rules: impl IntoIterator<Item = impl Into<PermissionRule>>) -> Self {
-        Self {
-            rules: rules.into_iter().map(Into::into).collect(),
-            behavior,
-            destination: PermissionDestination::Session,
-            extra: Map::new(),
-        }
-    }
-}
-
-/// A new permission mode.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct ModeChange {
-    pub mode: PermissionMode,
-    #[serde(default)]
-    pub destination: PermissionDestination,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-/// Working directories to add or remove.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct DirectoryChange {
-    pub directories: Vec<String>,
-    #[serde(default)]
-    pub destination: PermissionDestination,
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl DirectoryChange {
-    fn new(directories: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self {
-            directories: directories.into_iter().map(Into::into).collect(),
-            destination: PermissionDestination::Session,
-            extra: Map::new(),
-        }
+        Self { mode: Some(mode), ..Self::of_session("setMode") }
     }
 }
 
@@ -203,6 +110,8 @@ pub struct PermissionRule {
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
+
+by_serde!(PermissionRule);
 
 impl PermissionRule {
     /// Matches every call of this tool.

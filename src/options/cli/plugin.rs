@@ -24,11 +24,4 @@ impl Plugin {
     pub fn local(path: impl Into<PathBuf>) -> Self {
         Self::Local { path: path.into(), skip_mcp_discovery: false }
     }
-
-    /// Leaves out the plugin's MCP servers, for a host that connects to them itself.
-    pub fn without_mcp(self) -> Self {
-        match self {
-            Self::Local { path, .. } => Self::Local { path, skip_mcp_discovery: true },
-        }
-    }
 }

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::wire::words::words;
-
 /// Declares a block of the CLI's sandbox settings: every field is optional, and unknown fields are kept in `extra`.
 macro_rules! settings {
     ($(#[$meta:meta])* pub struct $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)+ }) => {
@@ -31,10 +29,10 @@ settings! {
     /// The fields are those of `SandboxSettings` in the TypeScript SDK 0.3.330. The CLI's documentation of its settings
     /// says what each of them does; the descriptions here add units and surprises.
     ///
-    /// The sandbox is merged over the `sandbox` block in [`Options::settings`](crate::Options::settings), inline or in
-    /// a file: a field here replaces that field there, lists of restrictions are joined, and settings that would switch
-    /// off a restriction of this sandbox (`filesystem.disabled`, a proxy that does not check the lists of domains) are
-    /// removed.
+    /// The sandbox is merged over the `sandbox` block in [`Options::settings`](crate::Options::settings): a field here
+    /// replaces that field there, lists of restrictions are joined, and settings that would switch off a restriction of
+    /// this sandbox (`filesystem.disabled`, a proxy that does not check the lists of domains) are removed. It is refused
+    /// together with the path of a settings file.
     ///
     /// With `enabled: true`, `failIfUnavailable` is true unless set otherwise on either side. CLI 2.1.328 was then seen
     /// not to start if the programs that the sandbox needs are missing (`bwrap` and `socat` on Linux); without it, the
@@ -58,7 +56,9 @@ settings! {
         allow_unsandboxed_commands: bool,
         network: SandboxNetwork,
         filesystem: SandboxFilesystem,
-        credentials: SandboxCredentials,
+        /// Credentials that commands cannot read (`deny`), or for which they see a stand-in (`mask`), such as
+        /// `{"files": [{"path": "~/.netrc", "mode": "deny"}], "envVars": [{"name": "TOKEN", "mode": "mask"}]}`.
+        credentials: Value,
         /// Violations that are not reported: patterns by command.
         ignore_violations: BTreeMap<String, Vec<String>>,
         /// Whether a weaker sandbox is used inside a container.
@@ -69,7 +69,8 @@ settings! {
         allow_apple_events: bool,
         /// Commands that run outside of the sandbox.
         excluded_commands: Vec<String>,
-        ripgrep: SandboxRipgrep,
+        /// The `ripgrep` to use: `command`, `args`.
+        ripgrep: Value,
         bwrap_path: String,
         socat_path: String,
     }
@@ -102,15 +103,8 @@ settings! {
         http_proxy_port: u16,
         /// The port of your own SOCKS proxy.
         socks_proxy_port: u16,
-        tls_terminate: SandboxTls,
-    }
-}
-
-settings! {
-    /// The certificate authority with which a [`Sandbox`] terminates TLS, as paths of files.
-    pub struct SandboxTls {
-        ca_cert_path: String,
-        ca_key_path: String,
+        /// The certificate authority with which TLS is terminated: `caCertPath`, `caKeyPath`.
+        tls_terminate: Value,
     }
 }
 
@@ -127,85 +121,5 @@ settings! {
         allow_managed_read_paths_only: bool,
         /// Whether file access is not restricted at all.
         disabled: bool,
-    }
-}
-
-settings! {
-    /// Access of commands in a [`Sandbox`] to credentials. The CLI also knows `awsPairs` and `sigv4`, which go into
-    /// `extra`.
-    pub struct SandboxCredentials {
-        files: Vec<CredentialFile>,
-        env_vars: Vec<CredentialVar>,
-        /// Whether credentials may be put into requests that are not encrypted.
-        allow_plaintext_inject: bool,
-    }
-}
-
-words! {
-    /// The way in which a [`Sandbox`] hides a credential.
-    pub enum CredentialMode {
-        /// Commands cannot read it.
-        Deny = "deny",
-        /// Commands see a stand-in, which is replaced by the credential in outgoing requests.
-        Mask = "mask",
-    }
-}
-
-/// A file with credentials, and how a [`Sandbox`] hides it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[allow(missing_docs, reason = "fields are named as in the CLI's settings")]
-pub struct CredentialFile {
-    pub path: String,
-    pub mode: CredentialMode,
-    /// Other fields that the CLI knows (`extract`, `onExtractNoMatch`, `decode`, `maskClaims`, `maskDuplicates`,
-    /// `injectHosts`).
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl CredentialFile {
-    /// The file with this path.
-    pub fn new(path: impl Into<String>, mode: CredentialMode) -> Self {
-        Self { path: path.into(), mode, extra: Map::new() }
-    }
-}
-
-/// An environment variable with a credential, and how a [`Sandbox`] hides it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[allow(missing_docs, reason = "fields are named as in the CLI's settings")]
-pub struct CredentialVar {
-    pub name: String,
-    pub mode: CredentialMode,
-    /// Other fields that the CLI knows (`extract`, `onExtractNoMatch`, `decode`, `maskClaims`, `injectHosts`).
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl CredentialVar {
-    /// The variable with this name.
-    pub fn new(name: impl Into<String>, mode: CredentialMode) -> Self {
-        Self { name: name.into(), mode, extra: Map::new() }
-    }
-}
-
-/// The `ripgrep` that a [`Sandbox`] uses.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[allow(missing_docs, reason = "fields are named as in the CLI's settings")]
-pub struct SandboxRipgrep {
-    pub command: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub args: Option<Vec<String>>,
-    /// Other fields that the CLI knows.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl SandboxRipgrep {
-    /// The program with this name or path.
-    pub fn new(command: impl Into<String>) -> Self {
-        Self { command: command.into(), args: None, extra: Map::new() }
     }
 }

@@ -2,9 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::Options;
-use crate::blocking::blocking;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::options::Sandbox;
 
 /// Result of merging `settings` and `sandbox`.
@@ -16,49 +14,11 @@ pub(crate) enum Merged {
     Inline(Map<String, Value>),
 }
 
-/// The path, if `settings` names a file.
-pub(crate) fn settings_file(settings: Option<&Value>) -> Option<&str> {
-    settings?.as_str().filter(|text| !text.trim_start().starts_with('{') && !text.trim().is_empty())
-}
-
-/// If a sandbox has to be merged into a settings file, reads the file and replaces its path in the options by its
-/// content. A relative path starts at the CLI's working directory, as it does for the CLI.
+/// Merges `sandbox` into `settings`.
 ///
 /// # Errors
-/// [`InvalidOption`](ErrorKind::InvalidOption) if the file cannot be read within `timeouts.start` or holds no JSON
-/// object. Starting without these settings could allow what they forbid.
-pub(crate) async fn read_settings_file(options: &mut Options) -> Result<()> {
-    let Some(path) = settings_file(options.settings.as_ref()).filter(|_| options.sandbox.is_some()) else {
-        return Ok(());
-    };
-    let path = options.cwd.clone().unwrap_or_default().join(path.trim());
-    let unreadable = |what: &str| {
-        Error::invalid_option(format!("option `settings` names the file '{}', {what}", path.display()))
-            .with_help("`sandbox` is merged into the file's content: name a file with a JSON object, or give the settings inline")
-    };
-    let reading = {
-        let path = path.clone();
-        blocking(move || {
-            std::fs::read_to_string(&path).map_err(|error| Error::new(ErrorKind::Io, error.to_string()))
-        })
-    };
-    let text = match tokio::time::timeout(options.timeouts.start, reading).await {
-        Ok(text) => {
-            text.map_err(|error| unreadable(&format!("which cannot be read: {error}")).with_source(error))?
-        }
-        Err(_) => return Err(unreadable("which took too long to read")),
-    };
-    // Some editors start a file with a byte order mark.
-    let content: Map<String, Value> = serde_json::from_str(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| unreadable(&format!("which is no JSON object: {error}")).with_source(error))?;
-    options.settings = Some(Value::Object(content));
-    Ok(())
-}
-
-/// Merges `sandbox` into `settings`. A settings file must have been read before.
-///
-/// # Errors
-/// [`InvalidOption`](ErrorKind::InvalidOption) if `settings` is neither a path nor an object.
+/// [`InvalidOption`](crate::ErrorKind::InvalidOption) if `settings` is neither a path nor an object, or a path and there
+/// is a sandbox: without the file's content, its restrictions could be lost.
 pub(crate) fn merged(settings: Option<&Value>, sandbox: Option<&Sandbox>) -> Result<Option<Merged>> {
     let inline = match settings {
         None => None,
@@ -73,10 +33,8 @@ pub(crate) fn merged(settings: Option<&Value>, sandbox: Option<&Sandbox>) -> Res
         }
         Some(Value::String(path)) if !path.trim().is_empty() => {
             if sandbox.is_some() {
-                return Err(Error::invalid_option(
-                    "option `sandbox` cannot be merged into the file that `settings` names before it is read",
-                )
-                .with_help("give the settings inline"));
+                let text = "option `sandbox` cannot be merged into the file that `settings` names";
+                return Err(Error::invalid_option(text).with_help("give the settings inline"));
             }
             return Ok(Some(Merged::File(path.clone())));
         }
@@ -242,32 +200,6 @@ mod tests {
         let settings = json!({ "sandbox": { "failIfUnavailable": false } });
         assert_eq!(fails(settings, json!({ "enabled": true })), json!(false));
         assert_eq!(fails(json!({ "sandbox": { "enabled": true } }), json!({})), Value::Null);
-    }
-
-    #[tokio::test]
-    async fn a_settings_file_is_read_only_for_a_sandbox() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("s.json"), "\u{feff}{\"model\": \"haiku\"}").unwrap();
-        let given = |settings: &str, sandbox| Options {
-            settings: Some(json!(settings)),
-            sandbox,
-            // A relative path starts here.
-            cwd: Some(folder.path().to_owned()),
-            ..Options::default()
-        };
-        let mut options = given("s.json", Some(Sandbox::enabled()));
-        options.validate().unwrap();
-        read_settings_file(&mut options).await.unwrap();
-        assert_eq!(options.settings, Some(json!({ "model": "haiku" })));
-        let mut alone = given("s.json", None);
-        read_settings_file(&mut alone).await.unwrap();
-        assert_eq!(alone.settings, Some(json!("s.json")), "the CLI reads it");
-        std::fs::write(folder.path().join("list.json"), "[]").unwrap();
-        for bad in ["none.json", "list.json"] {
-            let error = read_settings_file(&mut given(bad, Some(Sandbox::enabled()))).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidOption);
-            assert!(error.to_string().contains(bad), "{error}");
-        }
     }
 
     #[test]

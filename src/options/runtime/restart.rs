@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::timeouts::{millis, optional_millis};
 use crate::error::{Error, Result};
 
 with_defaults! {
@@ -25,13 +24,10 @@ with_defaults! {
         /// The most restarts within `period`; 0 for none. Default: 5.
         pub intensity: u32 = 5,
         /// The time over which restarts are counted, in milliseconds in JSON. Default: 60 s.
-        #[serde(with = "millis")]
         pub period: Duration = Duration::from_secs(60),
         /// The wait before the first restart, in milliseconds in JSON. Default: 0.
-        #[serde(with = "millis")]
         pub backoff_min: Duration = Duration::ZERO,
         /// The longest wait, in milliseconds in JSON. Default: 10 s.
-        #[serde(with = "millis")]
         pub backoff_max: Duration = Duration::from_secs(10),
     }
 }
@@ -50,7 +46,6 @@ with_defaults! {
         /// are refused until an attempt succeeds, which
         /// [`Event::ServerRestarted`](crate::Event::ServerRestarted) reports. `None`: no further attempt. 0 is refused.
         /// Default: 60 s.
-        #[serde(with = "optional_millis")]
         pub server_retry: Option<Duration> = Some(Duration::from_secs(60)),
         /// The control router and the callbacks. Beyond the limit the session fails. Default: 5 in 60 s, without a
         /// wait.
@@ -72,15 +67,5 @@ impl Restarts {
             );
         }
         Ok(())
-    }
-
-    /// Cuts times that a clock cannot add.
-    pub(crate) fn clamp(&mut self) {
-        for limits in [&mut self.cli, &mut self.server, &mut self.control, &mut self.panics] {
-            for time in [&mut limits.period, &mut limits.backoff_min, &mut limits.backoff_max] {
-                *time = (*time).min(crate::options::FOREVER);
-            }
-        }
-        self.server_retry = self.server_retry.map(|retry| retry.min(crate::options::FOREVER));
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::timeouts::{FOREVER, millis};
 use crate::error::{Error, Result};
 
 with_defaults! {
@@ -39,19 +38,15 @@ with_defaults! {
         pub held_bytes: usize = 16 << 20,
         /// The pauses before a failed append is tried again, one attempt for each. In JSON a list of milliseconds.
         /// Default: 200 ms, 800 ms.
-        #[serde(with = "list_of_millis")]
         pub retry_pauses: Vec<Duration> = vec![Duration::from_millis(200), Duration::from_millis(800)],
         /// Time limit of an append, in milliseconds in JSON. An append that takes longer is not tried again, because it
         /// may still succeed. Default: 60 s.
-        #[serde(with = "millis")]
         pub append: Duration = Duration::from_secs(60),
         /// Time limit of each call that loads a session before the CLI starts, in milliseconds in JSON. Default: 60 s.
-        #[serde(with = "millis")]
         pub load: Duration = Duration::from_secs(60),
         /// Longest wait of a session that stops until the store has taken the remaining entries, in milliseconds in
         /// JSON; then these entries are reported as lost. Part of
         /// [`Session::shutdown_bound`](crate::Session::shutdown_bound). Default: 10 s.
-        #[serde(with = "millis")]
         pub stop: Duration = Duration::from_secs(10),
     }
 }
@@ -86,39 +81,18 @@ impl StoreOptions {
         }
         Ok(())
     }
-
-    /// Cuts limits that a clock cannot add.
-    pub(crate) fn clamp(&mut self) {
-        let limits = [&mut self.append, &mut self.load, &mut self.stop];
-        for limit in limits.into_iter().chain(&mut self.retry_pauses) {
-            *limit = (*limit).min(FOREVER);
-        }
-    }
-}
-
-/// A list of durations as numbers of milliseconds.
-mod list_of_millis {
-    use super::{Deserialize, Duration};
-    use serde::{Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &[Duration], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(value.iter().map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Duration>, D::Error> {
-        Ok(Vec::<u64>::deserialize(deserializer)?.into_iter().map(Duration::from_millis).collect())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{FOREVER, Setting};
 
     #[test]
     fn zero_bounds_are_refused_and_huge_limits_are_cut() {
         let mut options =
             StoreOptions { append: Duration::MAX, retry_pauses: vec![Duration::MAX], ..Default::default() };
-        options.clamp();
+        options.cut();
         assert_eq!((options.append, options.retry_pauses[0]), (FOREVER, FOREVER));
         options.queue_bytes = 0;
         let error = options.validate().unwrap_err();

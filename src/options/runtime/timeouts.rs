@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Counts as "for ever": ten years.
-pub(crate) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
@@ -34,115 +31,66 @@ with_defaults! {
     pub struct Timeouts {
         /// From the start of the CLI to its answer to `initialize`. A CLI that has to be restarted because it does not
         /// support the way in which servers or settings were sent gets this time twice. Default: 60 s.
-        #[serde(with = "millis")]
         pub start: Duration = secs(60),
         /// For each request to the CLI. Beyond it, the request is withdrawn and fails. Default: 60 s.
-        #[serde(with = "millis")]
         pub control_request: Duration = secs(60),
         /// As `control_request`, for requests that wait for a tool or for the model: `mcp_call`, `side_question`,
         /// `generate_session_title`, `get_context_usage` in full. Default: 180 s, which exceeds the 30 s and 120 s that
         /// the CLI gives a server to start and a tool to run.
-        #[serde(with = "millis")]
         pub long_request: Duration = secs(180),
         /// For a tool call, from its arrival; a limit of the tool itself takes precedence. Beyond it, the call is
         /// answered with an error and its handler is cancelled. Default: none.
-        #[serde(with = "optional_millis")]
         pub tool: Option<Duration> = None,
         /// For a hook handler. Beyond it, the hook counts as failed. Default: 600 s, the CLI's own limit (measured with
         /// CLI 2.1.330). At most a day, also with `None`.
-        #[serde(with = "optional_millis")]
         pub hook: Option<Duration> = Some(secs(600)),
         /// For a permission, elicitation or dialog handler. Beyond it, a permission is denied, and an elicitation or
         /// dialog is cancelled. Default: none, because a person may have to decide.
-        #[serde(with = "optional_millis")]
         pub permission: Option<Duration> = None,
         /// For a whole turn. Beyond it, the turn is interrupted. Default: none.
-        #[serde(with = "optional_millis")]
         pub turn: Option<Duration> = None,
         /// Longest silence of the CLI during a turn. Beyond it, the turn is interrupted, also while a tool runs or a
         /// person decides on a permission: only messages count. Default: none.
-        #[serde(with = "optional_millis")]
         pub silence: Option<Duration> = None,
         /// Longest time without work: no turn, no queued prompt and no background work of the CLI
         /// ([`Session::wait_idle`](crate::Session::wait_idle)), counted from the start or the last work. Beyond it, the
         /// session stops by itself, in order, and further prompts fail with [`Stopped`](crate::ErrorKind::Stopped). A
         /// prompt is either accepted and runs, or is refused. Resume the conversation with another session. Default:
         /// none.
-        #[serde(with = "optional_millis")]
         pub idle: Option<Duration> = None,
         /// Time for a cancelled handler to return before its task is aborted. Default: 5 s.
-        #[serde(with = "millis")]
         pub cancel_grace: Duration = secs(5),
         /// Longest wait of calls for a tool server that restarts or has no state yet. Beyond it, they are answered with
         /// an error. Also the limit for the server's factory. Default: 10 s.
-        #[serde(with = "millis")]
         pub server_restart: Duration = secs(10),
         /// Longest time for which the CLI may leave our writes unread. Beyond it, the CLI counts as hung and is
         /// restarted. Default: 60 s.
-        #[serde(with = "millis")]
         pub stdin_stall: Duration = secs(60),
         /// Time that `stop` gives the running turn to end. Default: 5 s.
-        #[serde(with = "millis")]
         pub drain: Duration = secs(5),
         /// Time for the CLI to exit after its stdin was closed, when it writes the end of its transcript. Beyond it,
         /// the CLI gets SIGTERM. Default: 5 s.
-        #[serde(with = "millis")]
         pub exit_after_eof: Duration = secs(5),
         /// Time for the CLI to exit after SIGTERM. Beyond it, the CLI gets SIGKILL. Default: 3 s.
-        #[serde(with = "millis")]
         pub exit_after_term: Duration = secs(3),
         /// Time for the CLI to exit after the host has ended without stopping the session. The CLI gets SIGTERM at
         /// once; beyond this time the guardian sends SIGKILL to all that is left. In steps of 100 ms. Default: 2 s.
-        #[serde(with = "millis")]
         pub exit_after_host: Duration = secs(2),
         /// Longest wait for the system to end a killed CLI and everything that the CLI has started, and for the search that
         /// shows that it has. Beyond it, [`Event::LeftoversRemain`](crate::Event::LeftoversRemain) tells what still runs, and
         /// [`Session::stop`](crate::Session::stop) fails unless that has ended meanwhile. Default: 4 s.
-        #[serde(with = "millis")]
         pub reap: Duration = secs(4),
         /// Time for each part of a session to stop, besides [`cancel_grace`](Timeouts::cancel_grace) for running
         /// handlers. Beyond it, the part is killed. Default: 1 s.
-        #[serde(with = "millis")]
         pub child_stop: Duration = secs(1),
         /// Longest time for which a one-shot [`query`](crate::query) keeps stdin open after a result while the CLI has
         /// not reported that it is idle, or may still work at some of more than 16,384 background tasks. `None`: without
         /// limit. Default: 600 s, as in the official SDKs.
-        #[serde(with = "optional_millis")]
         pub run_ceiling: Option<Duration> = Some(secs(600)),
     }
 }
 
 impl Timeouts {
-    /// Cuts limits that a clock cannot add.
-    pub(crate) fn clamp(&mut self) {
-        let all = [
-            &mut self.start,
-            &mut self.control_request,
-            &mut self.long_request,
-            &mut self.cancel_grace,
-            &mut self.server_restart,
-            &mut self.stdin_stall,
-            &mut self.drain,
-            &mut self.exit_after_eof,
-            &mut self.exit_after_term,
-            &mut self.exit_after_host,
-            &mut self.reap,
-            &mut self.child_stop,
-        ];
-        let optional = [
-            &mut self.tool,
-            &mut self.hook,
-            &mut self.permission,
-            &mut self.turn,
-            &mut self.silence,
-            &mut self.idle,
-            &mut self.run_ceiling,
-        ];
-        for limit in all.into_iter().chain(optional.into_iter().flatten()) {
-            *limit = (*limit).min(FOREVER);
-        }
-    }
-
     /// The longest that [`Session::stop`](crate::Session::stop) can take, whatever handlers and the CLI do: `drain`,
     /// `exit_after_eof`, `exit_after_term`, `reap`, `cancel_grace`, and six times `child_stop`. With the defaults: 28
     /// s.
@@ -162,42 +110,10 @@ impl Timeouts {
     }
 }
 
-/// A duration as a number of milliseconds.
-pub(crate) mod millis {
-    use super::{Deserialize, Duration};
-    use serde::{Deserializer, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        u64::deserialize(deserializer).map(Duration::from_millis)
-    }
-}
-
-/// A duration as a number of milliseconds, or `null`.
-pub(crate) mod optional_millis {
-    use super::{Deserialize, Duration, Serialize};
-    use serde::{Deserializer, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(
-        value: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        value.map(|value| u64::try_from(value.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{FOREVER, Setting};
 
     #[test]
     fn limits_that_a_clock_cannot_add_are_cut() {
@@ -209,7 +125,7 @@ mod tests {
             ..Timeouts::default()
         };
         assert_eq!(timeouts.shutdown_bound(), Duration::MAX);
-        timeouts.clamp();
+        timeouts.cut();
         assert_eq!((timeouts.start, timeouts.tool), (FOREVER, Some(FOREVER)));
         assert!(timeouts.shutdown_bound() < Duration::MAX);
     }

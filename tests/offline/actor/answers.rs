@@ -531,7 +531,7 @@ async fn half_a_character_is_no_reason_not_to_call() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = asked.clone();
     let builder = Session::builder().mcp_server(server).can_use_tool(move |request, _| {
-        seen.lock().unwrap().push(request.input()["name"].clone());
+        seen.lock().unwrap().push(request.input["name"].clone());
         std::future::ready(PermissionDecision::allow())
     });
     let (session, mut end, _listener) = start_by_hand(builder).await;

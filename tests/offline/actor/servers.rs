@@ -348,7 +348,7 @@ async fn changes_happen_one_after_another_and_a_whole_set_in_one_go() {
         (result.added, result.removed),
         (vec!["d".into(), "web".into()], vec!["c".into(), "first".into()])
     );
-    assert_eq!((&*result.errors["web"], &*result.errors["e"]), ("ECONNREFUSED", "a bad day"));
+    assert_eq!((&result.errors["web"], &result.errors["e"]), (&json!("ECONNREFUSED"), &json!("a bad day")));
     assert_eq!(result.extra["new"], 1);
     assert_eq!(servers(&session).await, ["a", "d"]);
     assert_eq!(a_counted.states(), 1, "what is kept is not made anew");

@@ -46,7 +46,7 @@ async fn timed_out(events: &mut Events) -> (&'static str, Option<String>, Durati
 
 fn permissions() -> SessionBuilder {
     Session::builder().can_use_tool(async |request, cx| {
-        assert_eq!(*request.input(), json!({ "command": "ls" }));
+        assert_eq!(request.input, json!({ "command": "ls" }));
         assert_eq!(
             (request.tool_use_id.as_deref(), request.title.as_deref()),
             (Some("toolu_7"), Some("List files?"))

@@ -24,7 +24,7 @@ fn an_inquiry_is_stored_and_shown_as_this_json() {
         r#""title":"List files?","a_field_of_tomorrow":1}}"#,
     ));
     let Inquiry::Permission { request } = &permission else { panic!("{permission:?}") };
-    assert_eq!((permission.kind(), &request.input()["command"]), ("permission", &json!("ls -l")));
+    assert_eq!((permission.kind(), &request.input["command"]), ("permission", &json!("ls -l")));
     assert_eq!(request.permission_suggestions.len(), 1);
 
     let questions = inquiry(concat!(
@@ -51,11 +51,11 @@ fn an_inquiry_is_read_in_any_order_and_inside_tagged_types() {
     let text =
         r#"{"inquiry":{"request":{"input":{"a":1},"tool_name":"Bash"},"kind":"permission"},"state":"open"}"#;
     let Stored::Open { inquiry } = serde_json::from_str(text).unwrap();
-    assert!(matches!(inquiry, Inquiry::Permission { request } if *request.input() == json!({ "a": 1 })));
+    assert!(matches!(inquiry, Inquiry::Permission { request } if request.input == json!({ "a": 1 })));
     for (text, trouble) in [
-        (r#"{"kind":"wish"}"#, "unknown kind of inquiry `wish`"),
+        (r#"{"kind":"wish"}"#, "unknown variant `wish`"),
         (r#"{"request":{}}"#, "missing field `kind`"),
-        (r#"{"kind":"permission","request":{}}"#, "field `request`: missing field `tool_name`"),
+        (r#"{"kind":"permission","request":{}}"#, "missing field `tool_name`"),
     ] {
         let error = serde_json::from_str::<Inquiry>(text).unwrap_err().to_string();
         assert!(error.contains(trouble), "{error}");

@@ -1,9 +1,7 @@
 //! Permission requests, and changes of the permission rules, as JSON.
 
 use greenroom::PermissionRequest;
-use greenroom::permission::{
-    DecisionReasonType, PermissionBehavior, PermissionDestination, PermissionUpdate,
-};
+use greenroom::permission::{PermissionBehavior, PermissionDestination, PermissionUpdate};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,9 +21,11 @@ fn a_permission_request_is_written_as_it_came() {
         "decision_reason_code": 7,
     });
     let request = PermissionRequest::deserialize(&raw).unwrap();
-    assert_eq!(request.decision_reason_type, Some(DecisionReasonType::SafetyCheck));
+    assert_eq!(request.decision_reason_type.as_deref(), Some("safetyCheck"));
     assert_eq!(request.reason_text().as_deref(), Some("no"));
-    assert!(matches!(request.permission_suggestions[0], PermissionUpdate::AddRules(_)));
+    let [rule, unknown] = &request.permission_suggestions[..] else { panic!("{request:?}") };
+    assert_eq!((rule.kind.as_str(), rule.behavior.as_ref()), ("addRules", Some(&PermissionBehavior::Allow)));
+    assert_eq!((unknown.kind.as_str(), &unknown.extra["a"]), ("of_tomorrow", &json!(1)));
     assert!(request.mcp_server.as_ref().unwrap().is_in_process());
     assert_eq!(request.extra.keys().collect::<Vec<_>>(), ["decision_reason_code", "plugin"]);
     assert_eq!(serde_json::to_value(&request).unwrap(), raw);
@@ -36,7 +36,7 @@ fn a_misfit_is_kept_and_harms_no_other_field() {
     let raw = json!({"tool_name": "Bash", "input": {}, "title": 7, "decision_reason_type": "of_tomorrow"});
     let request = PermissionRequest::deserialize(&raw).unwrap();
     assert_eq!((request.title.as_deref(), &request.extra["title"]), (None, &json!(7)));
-    assert_eq!(request.decision_reason_type, Some(DecisionReasonType::Other("of_tomorrow".into())));
+    assert_eq!(request.decision_reason_type.as_deref(), Some("of_tomorrow"));
     let error = PermissionRequest::deserialize(json!({"input": {}})).unwrap_err();
     assert_eq!(error.to_string(), "missing field `tool_name`");
 }
@@ -57,7 +57,7 @@ fn every_known_update_is_written_as_it_came() {
     ];
     for raw in all {
         let update = PermissionUpdate::deserialize(&raw).unwrap();
-        assert!(!matches!(update, PermissionUpdate::Other(_)), "{raw}");
+        assert!(update.extra.keys().all(|name| name == "new"), "{update:?}");
         assert_eq!(serde_json::to_value(&update).unwrap(), raw);
     }
 }
@@ -67,19 +67,29 @@ fn unknown_updates_are_kept() {
     for raw in [
         json!({"type": "of_tomorrow", "x": [1]}),
         json!({"type": "setMode", "mode": 7, "destination": "session"}),
-        json!({"type": "addRules"}),
-        json!("no object"),
+        json!({"type": "addRules", "rules": [{"toolName": "Bash"}, 1]}),
+        json!({"type": 7}),
     ] {
         let update = PermissionUpdate::deserialize(&raw).unwrap();
-        assert_eq!(update, PermissionUpdate::Other(raw.clone()));
+        assert_eq!(
+            (update.mode.as_ref(), update.rules.as_ref()),
+            (None, None),
+            "half a list would look like a whole one"
+        );
         assert_eq!(serde_json::to_value(&update).unwrap(), raw);
     }
+    let raw = json!({"tool_name": "Bash", "permission_suggestions": [{"type": "setMode", "mode": "plan"}, "no object"]});
+    let request = PermissionRequest::deserialize(&raw).unwrap();
+    assert!(request.permission_suggestions.is_empty());
+    assert_eq!(serde_json::to_value(&request).unwrap(), raw);
 }
 
 #[test]
-fn a_null_content_is_dropped_and_the_default_destination_is_the_session() {
-    let raw =
-        json!({"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": null}], "behavior": "deny"});
+fn a_null_content_is_dropped() {
+    let raw = json!({
+        "type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": null}], "behavior": "deny",
+        "destination": "session",
+    });
     let update = PermissionUpdate::deserialize(raw).unwrap();
     assert_eq!(
         serde_json::to_value(update).unwrap(),
@@ -88,12 +98,10 @@ fn a_null_content_is_dropped_and_the_default_destination_is_the_session() {
 }
 
 #[test]
-fn to_sets_the_destination() {
-    let update = PermissionUpdate::add_rules(PermissionBehavior::Allow, ["Bash"])
-        .to(PermissionDestination::UserSettings);
+fn the_destination_of_a_change_can_be_set() {
+    let mut update = PermissionUpdate::add_rules(PermissionBehavior::Allow, ["Bash"]);
+    update.destination = Some(PermissionDestination::UserSettings);
     assert_eq!(serde_json::to_value(update).unwrap()["destination"], "userSettings");
-    let other = PermissionUpdate::Other(json!({"type": "x"})).to(PermissionDestination::Session);
-    assert_eq!(serde_json::to_value(other).unwrap(), json!({"type": "x", "destination": "session"}));
 }
 
 fn request(input: Value) -> PermissionRequest {

@@ -19,7 +19,7 @@ fn servers_are_read_and_written_as_the_clis_json() {
     ];
     for wire in table {
         let server: ExternalServer = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(matches!(server, ExternalServer::Other(_)), wire["type"] == "ws", "{server:?}");
+        assert_eq!(server.extra.contains_key("more"), wire["type"] == "ws", "{server:?}");
         assert_eq!(serde_json::to_value(&server).unwrap(), wire);
     }
     let short: ExternalServer = serde_json::from_value(json!({ "command": "npx" })).unwrap();
@@ -27,15 +27,17 @@ fn servers_are_read_and_written_as_the_clis_json() {
 }
 
 #[test]
-fn a_server_without_a_required_field_is_an_error_not_an_unknown_type() {
-    for (wire, names) in [
-        (json!({ "type": "http" }), "`url`"),
-        (json!({ "args": [] }), "`command`"),
-        (json!({ "command": "x", "timeout": "soon" }), "`stdio`"),
+fn a_server_without_a_required_field_is_refused() {
+    for (wire, field) in [
+        (json!({ "type": "http" }), "url"),
+        (json!({ "type": "sse", "url": " " }), "url"),
+        (json!({ "args": [] }), "command"),
     ] {
-        let error = serde_json::from_value::<ExternalServer>(wire).unwrap_err().to_string();
-        assert!(error.contains(names), "{error}");
+        let error = options(&json!({ "mcp_servers": { "x": wire } })).validate().unwrap_err().to_string();
+        assert!(error.contains(&format!("the server 'x' has no {field}")), "{error}");
     }
+    let error = serde_json::from_value::<ExternalServer>(json!({ "command": "x", "timeout": "soon" }));
+    assert!(error.unwrap_err().to_string().contains("\"soon\""));
 }
 
 #[test]

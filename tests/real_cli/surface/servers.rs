@@ -16,11 +16,8 @@ use crate::stage::{Add, Stage, answers, call, hears, in_time, loaded, start, sto
 
 /// A stdio MCP server, with a tool `shout`.
 fn outside() -> ExternalServer {
-    let mut server = ExternalServer::stdio(env!("CARGO_BIN_EXE_greenroom-fake-cli"), Vec::<String>::new());
-    if let ExternalServer::Stdio { env, .. } = &mut server {
-        env.insert("FAKE_CLI".into(), "mcp-server".into());
-    }
-    server
+    ExternalServer::stdio(env!("CARGO_BIN_EXE_greenroom-fake-cli"), Vec::<String>::new())
+        .with_env("FAKE_CLI", "mcp-server")
 }
 
 fn adds(name: &str) -> ToolServer {

@@ -69,11 +69,9 @@ fn an_asynchronous_answer_with_other_fields_is_never_sent() {
 
 #[test]
 fn common_fields_of_an_answer_are_on_the_wire() {
-    let mut output = Output::<PreToolUse>::block("b")
-        .system_message("m")
-        .suppress_output(true)
-        .terminal_sequence("\u{7}")
-        .field("newField", 1);
+    let mut output = Output::<PreToolUse>::block("b").system_message("m").field("newField", 1);
+    output.common.suppress_output = Some(true);
+    output.common.terminal_sequence = Some("\u{7}".into());
     output.common.goes_on = Some(false);
     output.common.stop_reason = Some("s".into());
     output.common.extra.insert("new".into(), json!(2));
