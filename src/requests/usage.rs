@@ -228,12 +228,6 @@ objects! {
         /// The model of a limit for a single model, for people.
         display_name: Option<String>,
     }
-
-    /// Cost of the session, as text for people.
-    answer SessionCost {
-        /// Several lines.
-        text: String,
-    }
 }
 
 words! {
