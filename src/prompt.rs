@@ -158,7 +158,7 @@ impl Prompt {
     /// Sets whether a program wrote the prompt. Default: false.
     ///
     /// CLI 2.1.328 was seen to tell the model so in a line before the prompt, and to name the origin
-    /// [`Unclassified`](crate::message::Origin::Unclassified).
+    /// `unclassified`.
     #[must_use]
     pub fn synthetic(mut self, synthetic: bool) -> Self {
         self.settings.synthetic = synthetic;

@@ -29,7 +29,6 @@ objects! {
         encoding: Option<String>,
         /// Invalid UTF-8 was replaced. `None` for base64.
         lossy: Option<bool>,
-        requested_path: Option<String>,
     }
 }
 

@@ -94,11 +94,7 @@ pub use server_info::{AccountInfo, AgentInfo, ModelInfo, ServerInfo};
 pub use settings::{McpPermissionMode, ModelSet, PermissionModeSet, PermissionOverrideSet, SettingsFile};
 pub use tasks::Backgrounded;
 pub use turn::{CancelledMessage, InterruptReceipt};
-pub use usage::{
-    AgentContext, ApiUsage, CommandContext, ContextCategory, ContextDetail, ContextSquare, ContextUsage,
-    DeferredToolContext, McpServerContext, McpToolContext, MemoryFileContext, MessageBreakdown, NamedTokens,
-    RateLimitWindow, RateLimits, SkillContext, SkillsContext, ToolCallTokens, UsageReport,
-};
+pub use usage::{ContextCategory, ContextDetail, ContextUsage, UsageReport};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire::lenient::{JsonSource, Lenient, ListRule};

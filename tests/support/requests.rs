@@ -9,7 +9,7 @@ pub(crate) fn context_usage() -> Value {
             {"id": "mcp_tools_deferred", "name": "MCP tools (deferred)", "tokens": 89, "color": "inactive",
              "isDeferred": true, "kind": "deferred"},
         ],
-        "totalTokens": 13324, "maxTokens": 1000000, "rawMaxTokens": 1000000, "autocompactSource": "model-default",
+        "totalTokens": 13324, "maxTokens": 1000000, "rawMaxTokens": 1000000,
         "percentage": 1,
         "gridRows": [[{"color": "promptBorder", "isFilled": true, "categoryName": "System prompt", "tokens": 2333,
                        "percentage": 0, "squareFullness": 0.4666}]],

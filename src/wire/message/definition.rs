@@ -9,10 +9,9 @@ use serde_json::value::RawValue;
 
 use super::read::{TYPES, mend};
 use super::{
-    ActiveGoal, AssistantMessage, AuthStatus, AutocompactState, CommandLifecycle, ContentBlock,
-    ConversationReset, OtherMessage, PromptSuggestion, RateLimitEvent, ResultMessage, StreamEvent,
-    SystemDetail, SystemMessage, ToolProgress, ToolResultRef, ToolUseRef, ToolUseSummary, Typed, UserMessage,
-    read,
+    ActiveGoal, AssistantMessage, AuthStatus, CommandLifecycle, ContentBlock, ConversationReset,
+    OtherMessage, PromptSuggestion, RateLimitEvent, ResultMessage, StreamEvent, SystemDetail, SystemMessage,
+    ToolProgress, ToolResultRef, ToolUseRef, ToolUseSummary, Typed, UserMessage, read,
 };
 
 /// A message of the conversation, as the CLI wrote it.
@@ -67,8 +66,6 @@ pub enum Message {
     ActiveGoal(Arc<Typed<ActiveGoal>>),
     /// The state of a prompt in the CLI's queue.
     CommandLifecycle(Arc<Typed<CommandLifecycle>>),
-    /// When the CLI will compact the conversation.
-    AutocompactState(Arc<Typed<AutocompactState>>),
     /// A message of an unknown type, or of a known type but an unexpected shape.
     Other(Arc<OtherMessage>),
 }
@@ -89,7 +86,6 @@ macro_rules! each {
             Message::ConversationReset($message) => $value,
             Message::ActiveGoal($message) => $value,
             Message::CommandLifecycle($message) => $value,
-            Message::AutocompactState($message) => $value,
             Message::Other($message) => $value,
         }
     };
@@ -196,19 +192,6 @@ impl Message {
         match self {
             Message::Result(message) => Some(message),
             _ => None,
-        }
-    }
-
-    /// Uuids of earlier messages that should no longer be shown: an assistant message replaces them, or they were
-    /// retracted because the model refused and another model goes on.
-    pub fn supersedes(&self) -> &[String] {
-        match self {
-            Message::Assistant(message) => &message.supersedes,
-            Message::System(message) => match message.detail() {
-                SystemDetail::ModelRefusalFallback(fallback) => &fallback.retracted_message_uuids,
-                _ => &[],
-            },
-            _ => &[],
         }
     }
 

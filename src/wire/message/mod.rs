@@ -20,12 +20,10 @@
 //! | to | use |
 //! |---|---|
 //! | read text and tool calls | [`Message::text`], [`Message::content`], [`ContentBlock`] |
-//! | match tool calls with their results | [`ToolCalls`] |
 //! | show an answer while the model writes | [`Turn::deltas`](crate::Turn::deltas), [`Assembler`] |
 //! | know the cost | [`ResultMessage`], [`UsageTracker`] |
-//! | show a transcript without retracted messages | [`remove_superseded`] |
 //! | watch the session | [`SystemMessage::detail`] |
-//! | list the known frames | [`Message::TYPES`], [`SystemMessage::SUBTYPES`], [`ContentBlock::KINDS`] |
+//! | list the known frames | [`Message::TYPES`], [`SystemMessage::SUBTYPES`] |
 
 // - `types`: a file for each type of message, and for parts of several messages
 // - `views`: views over many messages
@@ -35,28 +33,22 @@ pub(crate) mod abridge;
 pub(crate) mod definition;
 mod parse;
 pub(crate) mod read;
-mod time;
 mod types;
 mod view;
 mod views;
 
 pub(crate) use definition::Message;
 pub use types::aside::*;
-pub use types::assistant::{ApiMessage, AssistantMessage, ToolUseMeta};
-pub use types::content::{
-    ContentBlock, MediaSource, ToolResultContent, ToolResultRef, ToolUseRef, WebSearchContent,
-    WebSearchResult,
-};
+pub use types::assistant::{ApiMessage, AssistantMessage};
+pub use types::content::{ContentBlock, ToolResultContent, ToolResultRef, ToolUseRef};
 pub use types::context::*;
-pub use types::origin::{Origin, PeerOrigin, TaskOrigin};
+pub use types::origin::Origin;
 pub use types::other::OtherMessage;
 pub use types::reason::*;
-pub use types::result::{DeferredToolUse, InvalidConfigFile, PermissionDenial, ResultMessage, SubagentStats};
+pub use types::result::{DeferredToolUse, InvalidConfigFile, PermissionDenial, ResultMessage};
 pub use types::stream::{ApiEvent, BlockDelta, StreamEvent};
 pub use types::system::*;
 pub use types::usage::{CacheCreation, ModelUsage, OutputTokensDetails, ServerToolUsage, Usage};
-pub use types::user::{ToolPermissionDecision, ToolResultMeta, UserMessage};
+pub use types::user::UserMessage;
 pub use views::assemble::{Assembler, Delta, DeltaKind, PartialBlock, PartialMessage};
-pub use views::calls::{ToolCall, ToolCallResult, ToolCalls};
 pub use views::tracker::{TurnUsage, UsageTracker};
-pub use views::transcript::remove_superseded;

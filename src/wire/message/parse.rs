@@ -72,7 +72,6 @@ impl Message {
             "conversation_reset" => typed!(ConversationReset),
             "active_goal" => typed!(ActiveGoal),
             "command_lifecycle" => typed!(CommandLifecycle),
-            "autocompact_state" => typed!(AutocompactState),
             _ => None,
         };
         Ok(Message::Other(Arc::new(OtherMessage::new(head, raw, problem))))

@@ -26,7 +26,6 @@ pub(super) const TYPES: &[&str] = &[
     "conversation_reset",
     "active_goal",
     "command_lifecycle",
-    "autocompact_state",
 ];
 
 /// The fields that every message may have, read in one pass that skips all others.

@@ -119,14 +119,14 @@ async fn information_comes_typed_and_whole() {
         crate::samples::context_usage()
     );
     assert_eq!((usage.total_tokens, usage.categories[0].id.as_deref()), (13_324, Some("system_prompt")));
-    assert_eq!(usage.message_breakdown.unwrap().tool_calls_by_type[0].result_tokens, 48);
+    assert_eq!(usage.message_breakdown.unwrap()["toolCallsByType"][0]["resultTokens"], 48);
     row!(
         end, s.context_usage(ContextDetail::Summary), {"subtype": "get_context_usage", "detail": "summary"},
         crate::samples::context_usage()
     );
     let usage = row!(end, s.requests().usage(true), {"subtype": "get_usage"}, crate::samples::usage());
     assert_eq!(usage.session.model_usage["claude-opus-5-5"].output_tokens, 9);
-    assert_eq!(usage.rate_limits.unwrap().five_hour.unwrap().utilization, Some(12.5));
+    assert_eq!(usage.rate_limits.unwrap()["five_hour"]["utilization"], 12.5);
     row!(end, s.requests().usage(false), {"subtype": "get_usage", "skip_behaviors": true}, crate::samples::usage());
     let plugins = row!(
         end, s.requests().reload_plugins(ReloadPlugins::default()), {"subtype": "reload_plugins"}, crate::samples::plugins()
@@ -206,7 +206,7 @@ async fn tasks_and_files_are_changed() {
     row!(end, s.requests().seed_read_state("/a", 12), {"subtype": "seed_read_state", "path": "/a", "mtime": 12});
     row!(
         end, s.requests().read_file("a", ReadFile::default()), {"subtype": "read_file", "path": "a"},
-        json!({"contents": "x", "absPath": "/a", "truncated": true, "lossy": false, "requested_path": "a"})
+        json!({"contents": "x", "absPath": "/a", "truncated": true, "lossy": false})
     );
     let file = row!(
         end, s.requests().read_file("a", ReadFile { max_bytes: Some(3), encoding: Some(FileEncoding::Base64) }),

@@ -144,7 +144,8 @@ objects! {
     /// results start at 0 again.
     message ConversationReset {
         new_conversation_id: String,
-        trigger: Option<ResetTrigger>,
+        /// `clear`, `plan_mode_exit` and others.
+        trigger: Option<String>,
         /// RFC 3339.
         timestamp: Option<String>,
     }
@@ -174,26 +175,6 @@ objects! {
         /// The prompt: [`Turn::prompt_uuid`](crate::Turn::prompt_uuid).
         command_uuid: String,
         state: CommandState,
-        /// The prompt overtook others in the queue.
-        ran_ahead: Option<bool>,
-    }
-
-    /// When the CLI will compact the conversation (`type` `autocompact_state`; undeclared in the SDKs).
-    message AutocompactState {
-        value: Autocompact,
-    }
-
-    /// When the CLI will compact the conversation, in an [`AutocompactState`].
-    part Autocompact {
-        enabled: bool,
-        /// Usable size of the context, in tokens.
-        effective_window: Option<u64>,
-        /// Size of the context, in tokens, at which the CLI compacts.
-        threshold: Option<u64>,
-        /// The user cannot change the threshold.
-        enforced: Option<bool>,
-        /// Which setting decided.
-        source: Option<String>,
     }
 }
 
@@ -204,16 +185,6 @@ words! {
         /// Requests are allowed, and the quota is nearly used up.
         AllowedWarning = "allowed_warning",
         Rejected = "rejected",
-    }
-
-    /// Reason for clearing a conversation, in a [`ConversationReset`].
-    pub enum ResetTrigger or "" {
-        /// The command `/clear`.
-        Clear = "clear",
-        /// The user accepted a plan.
-        PlanModeExit = "plan_mode_exit",
-        FreshSession = "fresh_session",
-        Onboarding = "onboarding",
     }
 
     /// The state of a prompt, in a [`CommandLifecycle`].

@@ -11,7 +11,6 @@ use super::usage::Usage;
 use crate::wire::lenient::{object, or_default};
 use crate::wire::message::read::MessageHead;
 use crate::wire::message::view::message;
-use crate::wire::objects::objects;
 
 message! {
     /// Text and tool calls of the model (`type` `assistant`).
@@ -46,10 +45,6 @@ message! {
         error: Option<ApiErrorKind>,
         /// The HTTP status of the failed API call.
         api_error_status: Option<u16>,
-        /// The API's name for the error, such as `overloaded_error`.
-        api_error_type: Option<String>,
-        /// The CLI made this message to report a failed API call.
-        is_api_error_message: bool,
         /// The API request.
         request_id: Option<String>,
         /// The subagent that wrote the message; `None` on the main thread.
@@ -57,8 +52,7 @@ message! {
         subagent_type: Option<String>,
         /// The subagent's task, in a few words.
         task_description: Option<String>,
-        /// Earlier messages that this message replaces and that should no longer be shown: see
-        /// [`remove_superseded`](crate::message::remove_superseded).
+        /// Uuids of earlier messages that this message replaces and that should no longer be shown.
         supersedes: Vec<String>,
         /// An interrupt cut the message off.
         aborted: bool,
@@ -66,29 +60,12 @@ message! {
         resume_reason: Option<String>,
         /// The model continues thinking that was cut off.
         resumed_from_incomplete_thinking: bool,
-        /// Titles of the tools, for people.
-        tool_use_meta: Vec<ToolUseMeta>,
-        thinking_duration_ms: Option<u64>,
         /// Display mode of the thinking.
         thinking_display: Option<String>,
         context_usage: Option<ContextSummary>,
         usage_report: Option<UsageSummary>,
         /// RFC 3339.
         timestamp: Option<String>,
-    }
-}
-
-objects! {
-    /// Titles of a tool and its server, in an [`AssistantMessage`].
-    part ToolUseMeta {
-        /// The tool call.
-        id: String,
-        /// The tool's title.
-        display_name: Option<String>,
-        /// The server's title.
-        server_display_name: Option<String>,
-        /// The tool's name at its server.
-        tool_name: Option<String>,
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::origin::Origin;
-use super::reason::{FastModeState, StartupFailureReason, TerminalReason};
+use super::reason::{FastModeState, TerminalReason};
 use super::usage::{ModelUsage, Usage};
 use crate::wire::lenient::{by_json, or_default};
 use crate::wire::message::read::{MessageHead, raw_field};
@@ -78,9 +78,8 @@ message! {
         stop_reason: Option<String>,
         /// The HTTP status of a failed API call.
         api_error_status: Option<u16>,
-        /// The API's name for the error, such as `overloaded_error`.
-        api_error_type: Option<String>,
-        startup_failure_reason: Option<StartupFailureReason>,
+        /// Why the session could not start, such as `org_pin_mismatch` or `config_file_invalid`; an open set.
+        startup_failure_reason: Option<String>,
         /// The broken configuration file, if the session could not start because of it.
         invalid_config_file: Option<InvalidConfigFile>,
         /// Turns that still wait; above 0, more results follow. `None` if the CLI does not say, as when the session
@@ -99,10 +98,6 @@ message! {
         fast_mode_state: Option<FastModeState>,
         /// Reason if the fast mode is unavailable.
         fast_mode_disabled_reason: Option<String>,
-        /// The subagents of the turn (seen with CLI 2.1.328).
-        subagent_stats: Option<SubagentStats>,
-        /// Number of stops for safety (seen with CLI 2.1.328).
-        safety_stops: Option<u64>,
         /// A process that was started in advance took over the session.
         warm_spare_claimed: Option<bool>,
         /// From the prompt to the first token.
@@ -117,10 +112,6 @@ message! {
         request_sent_wall_ms: Option<u64>,
         /// From the prompt to the first frame with content.
         first_content_frame_ms: Option<u64>,
-        /// Uncached input tokens of the first request.
-        first_request_input_tokens: Option<u64>,
-        /// Cached input tokens of the first request.
-        first_request_cache_read_input_tokens: Option<u64>,
         /// Zero point of the times above, in milliseconds since 1970.
         time_origin_ms: Option<f64>,
     }
@@ -142,23 +133,6 @@ objects! {
         /// The CLI looked for a backup of the file.
         backup_searched: bool,
         backup_path: Option<String>,
-    }
-
-    /// Counts of the subagents of a turn, in a [`ResultMessage`].
-    part SubagentStats {
-        spawned: u64,
-        started_in_background: u64,
-        spawned_by_subagents: u64,
-        max_depth: u64,
-        completed: u64,
-        failed: u64,
-        /// By who killed them: `parent`, `user`, `system`.
-        killed: BTreeMap<String, u64>,
-        /// By the limit that refused them: `depth_limit`, `concurrency_limit`, `budget`.
-        refused: BTreeMap<String, u64>,
-        /// By how the model asked for them: `background`, `foreground`, `unset`.
-        requested: BTreeMap<String, u64>,
-        by_type: BTreeMap<String, u64>,
     }
 }
 

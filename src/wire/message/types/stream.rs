@@ -116,8 +116,6 @@ pub enum BlockDelta {
     Signature(String),
     /// Source of the text (`citations_delta`).
     Citation(Value),
-    /// Part of a summary (`compaction_delta`).
-    Compaction(String),
     /// Any other addition, unchanged.
     Unknown(Value),
 }

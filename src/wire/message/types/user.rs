@@ -10,7 +10,6 @@ use super::origin::Origin;
 use crate::wire::lenient::object;
 use crate::wire::message::read::{self, MessageHead};
 use crate::wire::message::view::message;
-use crate::wire::objects::objects;
 
 message! {
     /// A message to the model (`type` `user`): above all results of its tool calls, also prompts that the CLI made
@@ -51,33 +50,10 @@ message! {
         subagent_type: Option<String>,
         /// The subagent's task, in a few words.
         task_description: Option<String>,
-        /// Permission decisions for the tool calls.
-        tool_result_meta: Vec<ToolResultMeta>,
         /// Files of a repeated prompt.
         file_attachments: Vec<Value>,
         /// RFC 3339.
         timestamp: Option<String>,
-    }
-}
-
-objects! {
-    /// Why a tool call ran or did not run, in a [`UserMessage`].
-    part ToolResultMeta {
-        /// The tool call.
-        id: String,
-        permission_decision: Option<ToolPermissionDecision>,
-        /// Why the call did not run: `interrupted`, `user-rejected`, and others.
-        non_execution_kind: Option<String>,
-    }
-
-    /// A permission decision, in a [`ToolResultMeta`].
-    part ToolPermissionDecision {
-        /// `accept`, `reject`, and others.
-        decision: String,
-        /// Who decided: `config`, `user`, `hook`, and others.
-        source: Option<String>,
-        /// The kind of reason, such as `rule`.
-        reason_type: Option<String>,
     }
 }
 

@@ -171,8 +171,6 @@ impl<'de> Deserialize<'de> for BlockDelta {
             signature: Option<String>,
             #[serde(borrow)]
             citation: Option<&'a RawValue>,
-            #[serde(borrow)]
-            content: Option<&'a RawValue>,
         }
         let raw = <&'de RawValue>::deserialize(deserializer)?;
         let known = || {
@@ -183,7 +181,6 @@ impl<'de> Deserialize<'de> for BlockDelta {
                 "input_json_delta" => fields.partial_json.map(BlockDelta::InputJson),
                 "signature_delta" => fields.signature.map(BlockDelta::Signature),
                 "citations_delta" => fields.citation.and_then(fits).map(BlockDelta::Citation),
-                "compaction_delta" => fields.content.and_then(fits).map(BlockDelta::Compaction),
                 _ => None,
             }
         };

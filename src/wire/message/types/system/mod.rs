@@ -115,13 +115,6 @@ subtypes! {
     "worker_shutting_down" => WorkerShuttingDown(WorkerShuttingDown),
     "session_writes_lost" => SessionWritesLost(SessionWritesLost),
     "mirror_error" => MirrorError(MirrorError),
-    "post_turn_summary" => PostTurnSummary(PostTurnSummary),
-    "task_summary" => TaskSummary(TaskSummary),
-    "session_metadata" => SessionMetadata(SessionMetadata),
-    "session_title_changed" => SessionTitleChanged(SessionTitleChanged),
-    "vcs_state_changed" => VcsStateChanged(VcsStateChanged),
-    "per_turn_effort_changed" => PerTurnEffortChanged(PerTurnEffortChanged),
-    "late_allow_not_run" => LateAllowNotRun(LateAllowNotRun),
 }
 
 crate::wire::message::view::common!(SystemMessage);

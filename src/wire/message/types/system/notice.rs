@@ -1,7 +1,5 @@
 //! Notices for the user: retries, refusals, plugins, commands, permissions.
 
-use serde_json::Value;
-
 use crate::wire::message::types::reason::ApiErrorKind;
 use crate::wire::objects::objects;
 use crate::wire::words::words;
@@ -53,7 +51,7 @@ objects! {
         request_id: Option<String>,
         api_refusal_category: Option<String>,
         api_refusal_explanation: Option<String>,
-        /// Messages that should no longer be shown: see [`Message::supersedes`](crate::Message::supersedes).
+        /// Uuids of messages that should no longer be shown.
         retracted_message_uuids: Vec<String>,
         refused_user_message_uuid: Option<String>,
         /// Text for the user.
@@ -181,14 +179,6 @@ objects! {
         decision_reason: Option<String>,
         /// Text for the model.
         message: String,
-    }
-
-    /// The user allowed a call too late, so it did not run (`system` / `late_allow_not_run`; undeclared in the SDKs).
-    message LateAllowNotRun {
-        /// The permission request.
-        request_id: String,
-        tool_use_id: Option<String>,
-        reason: Option<Value>,
     }
 }
 

@@ -147,11 +147,11 @@ impl PartialBlock {
     /// The arguments of a tool call; `None` while they are incomplete.
     pub fn input(&self) -> Option<&Value> {
         match &self.block {
-            Some(
-                ContentBlock::ToolUse { input, .. }
-                | ContentBlock::ServerToolUse { input, .. }
-                | ContentBlock::McpToolUse { input, .. },
-            ) if self.complete => Some(input),
+            Some(ContentBlock::ToolUse { input, .. } | ContentBlock::ServerToolUse { input, .. })
+                if self.complete =>
+            {
+                Some(input)
+            }
             _ => None,
         }
     }
@@ -172,15 +172,18 @@ impl PartialBlock {
         Some(block)
     }
 
-    /// The block that the additions make; `None` if they are no valid JSON.
+    /// The block that the additions make; `None` if they are no valid JSON, or of a block that is not typed: only the
+    /// complete message has it whole.
     fn whole(&self) -> Option<ContentBlock> {
         let mut block = self.content()?;
-        if let ContentBlock::ToolUse { input, .. }
-        | ContentBlock::ServerToolUse { input, .. }
-        | ContentBlock::McpToolUse { input, .. } = &mut block
-            && !self.grown.is_empty()
-        {
-            *input = serde_json::from_str(&self.grown).ok()?;
+        match &mut block {
+            ContentBlock::ToolUse { input, .. } | ContentBlock::ServerToolUse { input, .. }
+                if !self.grown.is_empty() =>
+            {
+                *input = serde_json::from_str(&self.grown).ok()?;
+            }
+            ContentBlock::Unknown(_) => return None,
+            _ => {}
         }
         Some(block)
     }
@@ -297,12 +300,6 @@ impl PartialMessage {
             BlockDelta::Citation(citation) => {
                 if let Some(ContentBlock::Text { citations, .. }) = &mut block.block {
                     citations.push(citation.clone());
-                }
-                return;
-            }
-            BlockDelta::Compaction(text) => {
-                if let Some(ContentBlock::Compaction { content }) = &mut block.block {
-                    content.get_or_insert_default().push_str(text);
                 }
                 return;
             }
