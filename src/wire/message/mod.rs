@@ -33,11 +33,13 @@ pub(crate) mod abridge;
 pub(crate) mod definition;
 mod parse;
 pub(crate) mod read;
+pub(crate) mod typed;
 mod types;
 mod view;
 mod views;
 
 pub(crate) use definition::Message;
+pub use typed::Typed;
 pub use types::aside::*;
 pub use types::assistant::{ApiMessage, AssistantMessage};
 pub use types::content::{ContentBlock, ToolResultContent, ToolResultRef, ToolUseRef};

@@ -1,15 +1,13 @@
 //! Messages of the model.
 
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 
 use super::content::parse::Blocks;
 use super::content::{ContentBlock, ToolUseRef, join};
 use super::context::{ContextSummary, UsageSummary};
 use super::reason::ApiErrorKind;
 use super::usage::Usage;
-use crate::wire::lenient::{object, or_default};
-use crate::wire::message::read::MessageHead;
+use crate::wire::lenient::object;
 use crate::wire::message::view::message;
 
 message! {
@@ -32,14 +30,11 @@ message! {
     /// assert_eq!((said.error.clone(), said.api_error_status), (Some(ApiErrorKind::RateLimit), Some(429)));
     /// # Ok::<(), serde_json::Error>(())
     /// ```
-    AssistantMessage from AssistantFields {
+    AssistantMessage {
         read {
+            /// The message of the Messages API, or its complete part.
             #[serde(deserialize_with = "object")]
             message: ApiMessage,
-        }
-        made |fields, _head| {
-            /// The message of the Messages API, or its complete part.
-            message: ApiMessage = fields.message,
         }
         /// Set if the API call failed.
         error: Option<ApiErrorKind>,
@@ -69,32 +64,28 @@ message! {
     }
 }
 
-/// The message of the Messages API inside an [`AssistantMessage`].
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
-pub struct ApiMessage {
-    /// The API's id, shared by all frames of one message.
-    #[serde(default, deserialize_with = "or_default")]
-    pub id: Option<String>,
-    /// The model that answered; `<synthetic>` if the CLI made the message itself.
-    #[serde(default, deserialize_with = "or_default")]
-    pub model: Option<String>,
-    /// `assistant`.
-    #[serde(default, deserialize_with = "or_default")]
-    pub role: Option<String>,
-    /// The blocks of this frame, usually one.
-    #[serde(deserialize_with = "content_blocks")]
-    pub content: Vec<ContentBlock>,
-    /// Stop reason: `end_turn`, `tool_use`, `max_tokens`, and others. Usually `None`, because the CLI sends a
-    /// frame before the API message ends.
-    #[serde(default, deserialize_with = "or_default")]
-    pub stop_reason: Option<String>,
-    /// The text at which the model stopped.
-    #[serde(default, deserialize_with = "or_default")]
-    pub stop_sequence: Option<String>,
-    /// Tokens so far; not final. The turn's result has the totals.
-    #[serde(default, deserialize_with = "or_default")]
-    pub usage: Option<Usage>,
+message! {
+    /// The message of the Messages API inside an [`AssistantMessage`].
+    ApiMessage {
+        read {
+            /// The blocks of this frame, usually one.
+            #[serde(deserialize_with = "content_blocks")]
+            content: Vec<ContentBlock>,
+        }
+        /// The API's id, shared by all frames of one message.
+        id: Option<String>,
+        /// The model that answered; `<synthetic>` if the CLI made the message itself.
+        model: Option<String>,
+        /// `assistant`.
+        role: Option<String>,
+        /// Stop reason: `end_turn`, `tool_use`, `max_tokens`, and others. Usually `None`, because the CLI sends a frame
+        /// before the API message ends.
+        stop_reason: Option<String>,
+        /// The text at which the model stopped.
+        stop_sequence: Option<String>,
+        /// Tokens so far; not final. The turn's result has the totals.
+        usage: Option<Usage>,
+    }
 }
 
 fn content_blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ContentBlock>, D::Error> {

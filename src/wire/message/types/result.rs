@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::origin::Origin;
 use super::reason::{FastModeState, TerminalReason};
 use super::usage::{ModelUsage, Usage};
-use crate::wire::lenient::{by_json, or_default};
-use crate::wire::message::read::{MessageHead, raw_field};
+use crate::wire::message::read::raw_field;
+use crate::wire::message::typed::Typed;
 use crate::wire::message::view::message;
 use crate::wire::objects::objects;
 
@@ -35,17 +34,14 @@ message! {
     /// assert_eq!(end.api_error_status, Some(529));
     /// # Ok::<(), serde_json::Error>(())
     /// ```
-    ResultMessage from ResultFields {
+    ResultMessage {
         read {
-            #[serde(default)]
-            is_error: Option<bool>,
-        }
-        made |fields, head| {
             /// `success`, `error_during_execution`, `error_max_turns`, `error_max_budget_usd`,
             /// `error_max_structured_output_retries`; an open set.
-            subtype: String = head.subtype.clone().unwrap_or_default(),
-            /// The turn failed. If the CLI does not say: the subtype is not `success`.
-            is_error: bool = fields.is_error.unwrap_or(subtype != "success"),
+            subtype: String,
+            /// The turn failed. `None` if the CLI does not say: see [`is_success`](Self::is_success).
+            #[serde(default)]
+            is_error: Option<bool>,
         }
         /// The model's last answer, or the text of a failed API call. Only with the subtype `success`.
         result: Option<String>,
@@ -65,8 +61,8 @@ message! {
         usage: Option<Usage>,
         /// Tokens and cost of the conversation so far, by model.
         model_usage: BTreeMap<String, ModelUsage> = "modelUsage",
-        /// Tokens and cost since the last result, by model (seen with CLI 2.1.328).
-        model_usage_since_last_result: BTreeMap<String, ModelUsage>,
+        /// Tokens and cost since the last result, by model (seen with CLI 2.1.328); `None` if the CLI does not say.
+        model_usage_since_last_result: Option<BTreeMap<String, ModelUsage>>,
         /// Tool calls of this turn that were denied.
         permission_denials: Vec<PermissionDenial>,
         /// The answer in the shape of the output schema.
@@ -125,6 +121,14 @@ objects! {
         input: Value,
     }
 
+    /// A denied tool call, in a [`ResultMessage`].
+    part PermissionDenial {
+        tool_name: String,
+        tool_use_id: Option<String>,
+        /// The arguments; `null` if they were not sent.
+        tool_input: Value,
+    }
+
     /// A broken configuration file, in a [`ResultMessage`].
     part InvalidConfigFile {
         path: String,
@@ -136,30 +140,17 @@ objects! {
     }
 }
 
-by_json!(PermissionDenial);
-
-/// A denied tool call, in a [`ResultMessage`].
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct PermissionDenial {
-    pub tool_name: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub tool_use_id: Option<String>,
-    /// The arguments; `null` if they were not sent.
-    #[serde(default)]
-    pub tool_input: Value,
-}
-
-impl ResultMessage {
+impl Typed<ResultMessage> {
     /// The structured output as JSON, if the typed view may be incomplete.
     pub(crate) fn whole_structured_output(&self) -> Option<Box<RawValue>> {
         if !self.head.abridged {
             return None;
         }
-        raw_field(&self.raw, "structured_output").filter(|json| json.get() != "null")
+        raw_field(self.raw(), "structured_output").filter(|json| json.get() != "null")
     }
+}
 
+impl ResultMessage {
     /// The known subtypes.
     pub const SUBTYPES: &'static [&'static str] = &[
         "success",
@@ -169,9 +160,9 @@ impl ResultMessage {
         "error_max_structured_output_retries",
     ];
 
-    /// Whether the turn succeeded: the subtype is `success` and `is_error` is false.
+    /// Whether the turn succeeded: the subtype is `success` and `is_error` is not set.
     pub fn is_success(&self) -> bool {
-        self.subtype == "success" && !self.is_error
+        self.subtype == "success" && self.is_error != Some(true)
     }
 
     /// The error text; `None` if the turn succeeded.

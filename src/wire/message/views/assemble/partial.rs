@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::delta::DeltaKind;
-use crate::wire::message::{ApiEvent, AssistantMessage, BlockDelta, ContentBlock, StreamEvent, Usage};
+use crate::wire::message::{ApiEvent, AssistantMessage, BlockDelta, ContentBlock, StreamEvent, Typed, Usage};
 
 /// A message that the model is still writing, from an [`Assembler`](super::Assembler).
 #[derive(Clone, Debug, Default)]
@@ -205,7 +205,7 @@ impl PartialBlock {
 }
 
 impl PartialMessage {
-    pub(super) fn event(&mut self, event: &StreamEvent, deltas: &mut Vec<DeltaKind>) {
+    pub(super) fn event(&mut self, event: &Typed<StreamEvent>, deltas: &mut Vec<DeltaKind>) {
         let starts = matches!(event.api_event(), ApiEvent::MessageStart(_));
         let id = match event.api_event() {
             ApiEvent::MessageStart(message) => message.id.clone(),
