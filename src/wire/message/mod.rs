@@ -27,7 +27,8 @@
 
 // - `types`: a file for each type of message, and for parts of several messages
 // - `views`: views over many messages
-// - `parse`, `read`, `abridge`, `view`: how messages are read and declared
+// - `definition`: the types of messages, and how a line is read
+// - `typed`, `view`, `read`, `parse`, `abridge`: what all messages have, and parts of reading them
 
 pub(crate) mod abridge;
 pub(crate) mod definition;
@@ -52,5 +53,5 @@ pub use types::stream::{ApiEvent, BlockDelta, StreamEvent};
 pub use types::system::*;
 pub use types::usage::{CacheCreation, ModelUsage, OutputTokensDetails, ServerToolUsage, Usage};
 pub use types::user::UserMessage;
-pub use views::assemble::{Assembler, Delta, DeltaKind, PartialBlock, PartialMessage};
+pub use views::assemble::{Assembler, Delta, DeltaKind};
 pub use views::tracker::{TurnUsage, UsageTracker};

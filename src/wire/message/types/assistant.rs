@@ -1,10 +1,10 @@
 //! Messages of the model.
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::content::parse::Blocks;
 use super::content::{ContentBlock, ToolUseRef, join};
-use super::context::{ContextSummary, UsageSummary};
 use super::reason::ApiErrorKind;
 use super::usage::Usage;
 use crate::wire::lenient::object;
@@ -57,8 +57,11 @@ message! {
         resumed_from_incomplete_thinking: bool,
         /// Display mode of the thinking.
         thinking_display: Option<String>,
-        context_usage: Option<ContextSummary>,
-        usage_report: Option<UsageSummary>,
+        /// Fill of the context window, in the CLI's shape; [`Session::context_usage`](crate::Session::context_usage) asks for
+        /// more.
+        context_usage: Option<Value>,
+        /// Usage of the session and its quotas, in the CLI's shape.
+        usage_report: Option<Value>,
         /// RFC 3339.
         timestamp: Option<String>,
     }
