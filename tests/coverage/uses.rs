@@ -171,7 +171,6 @@ use greenroom::message::ContentBlock::Thinking as _;
 use greenroom::message::ContentBlock::ToolResult as _;
 use greenroom::message::ContentBlock::ToolUse as _;
 use greenroom::message::DeferredToolUse as _;
-use greenroom::message::FastModeState as _;
 use greenroom::message::InitMcpServer as _;
 use greenroom::message::InitMessage as _;
 use greenroom::message::InitPlugin as _;

@@ -65,14 +65,6 @@ words! {
         StructuredOutputRetryExhausted = "structured_output_retry_exhausted",
         TurnSetupFailed = "turn_setup_failed",
     }
-
-    /// State of the fast mode.
-    pub enum FastModeState or "" {
-        Off = "off",
-        On = "on",
-        /// The fast mode was used up and returns after a wait.
-        Cooldown = "cooldown",
-    }
 }
 
 impl TerminalReason {

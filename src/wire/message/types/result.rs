@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::origin::Origin;
-use super::reason::{FastModeState, TerminalReason};
+use super::reason::TerminalReason;
 use super::usage::{ModelUsage, Usage};
 use crate::wire::message::read::raw_field;
 use crate::wire::message::typed::Typed;
@@ -91,7 +91,8 @@ message! {
         resume_reason: Option<String>,
         /// RFC 3339.
         credential_expires_at: Option<String>,
-        fast_mode_state: Option<FastModeState>,
+        /// `off`, `on`, or `cooldown` until a used-up fast mode returns.
+        fast_mode_state: Option<String>,
         /// Reason if the fast mode is unavailable.
         fast_mode_disabled_reason: Option<String>,
         /// A process that was started in advance took over the session.

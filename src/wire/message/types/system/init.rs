@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::wire::message::types::reason::FastModeState;
 use crate::wire::objects::objects;
 
 objects! {
@@ -39,7 +38,8 @@ objects! {
         plugins: Vec<InitPlugin>,
         /// Plugins that could not be loaded.
         plugin_errors: Vec<InitPluginError>,
-        fast_mode_state: Option<FastModeState>,
+        /// `off`, `on`, or `cooldown` until a used-up fast mode returns.
+        fast_mode_state: Option<String>,
         /// Reason if the fast mode is unavailable.
         fast_mode_disabled_reason: Option<String>,
         /// `low`, `medium`, `high`, `xhigh` or `max`.

@@ -2,7 +2,6 @@
 
 use crate::wire::message::types::reason::ApiErrorKind;
 use crate::wire::objects::objects;
-use crate::wire::words::words;
 
 objects! {
     /// A failed API request will be sent again (`system` / `api_retry`).
@@ -78,7 +77,8 @@ objects! {
     /// A line for the user (`system` / `informational`).
     message Informational {
         content: String,
-        level: NoticeLevel,
+        /// `info`, `notice`, `suggestion` or `warning`.
+        level: String,
         /// The tool call that the line is about.
         tool_use_id: Option<String>,
         /// The turn ends here.
@@ -92,7 +92,8 @@ objects! {
         /// A later notice with the same key replaces this notice.
         key: String,
         text: String,
-        priority: Priority,
+        /// `low`, `medium`, `high` or `immediate`.
+        priority: String,
         /// A colour, by name.
         color: Option<String>,
         /// Display time.
@@ -101,7 +102,8 @@ objects! {
 
     /// Progress of installing plugins (`system` / `plugin_install`).
     message PluginInstall {
-        status: PluginInstallStatus,
+        /// `started`; for a plugin `installed` or `failed`; `completed` when all are done.
+        status: String,
         /// The plugin.
         name: Option<String>,
         error: Option<String>,
@@ -179,34 +181,5 @@ objects! {
         decision_reason: Option<String>,
         /// Text for the model.
         message: String,
-    }
-}
-
-words! {
-    /// The importance of a line, in an [`Informational`].
-    pub enum NoticeLevel or "" {
-        Info = "info",
-        Notice = "notice",
-        Suggestion = "suggestion",
-        Warning = "warning",
-    }
-
-    /// The urgency of a [`Notification`].
-    pub enum Priority or "" {
-        Low = "low",
-        Medium = "medium",
-        High = "high",
-        Immediate = "immediate",
-    }
-
-    /// The state of an installation, in a [`PluginInstall`].
-    pub enum PluginInstallStatus or "" {
-        Started = "started",
-        /// This plugin is installed.
-        Installed = "installed",
-        /// This plugin could not be installed.
-        Failed = "failed",
-        /// All plugins are done.
-        Completed = "completed",
     }
 }

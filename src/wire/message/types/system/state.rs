@@ -13,8 +13,8 @@ objects! {
 
     /// The CLI's current activity (`system` / `status`).
     message SessionStatus {
-        /// `None` if nothing special is going on.
-        status: Option<Activity>,
+        /// `compacting`, or `requesting` while the CLI waits for the API; `None` if nothing special is going on.
+        status: Option<String>,
         /// The permission mode, if it has changed.
         permission_mode: Option<String> = "permissionMode",
         /// `success` or `failed`, after a compaction.
@@ -106,13 +106,5 @@ words! {
         Running = "running",
         /// The session waits for an answer of the host, such as a permission.
         RequiresAction = "requires_action",
-    }
-
-    /// The CLI's current activity, in a [`SessionStatus`].
-    pub enum Activity or "" {
-        /// The CLI replaces the conversation by a summary.
-        Compacting = "compacting",
-        /// The CLI waits for the API.
-        Requesting = "requesting",
     }
 }
