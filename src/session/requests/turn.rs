@@ -17,7 +17,7 @@ impl Session {
     /// Dropping the future does not withdraw the interrupt.
     ///
     /// # Errors
-    /// Those of [`control`](Requests::control), but succeeds while there is neither a turn nor a CLI.
+    /// Those of [`control`](crate::session::Requests::control), but succeeds while there is neither a turn nor a CLI.
     pub async fn interrupt(&self) -> Result<Reply<InterruptReceipt>> {
         self.send_interrupt(false).await
     }
