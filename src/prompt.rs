@@ -50,7 +50,7 @@ pub struct Prompt {
     /// Whether a program wrote the prompt.
     ///
     /// CLI 2.1.328 was seen to tell the model so in a line before the prompt, and to name the origin
-    /// [`Unclassified`](crate::message::Origin::Unclassified).
+    /// `unclassified`.
     #[serde(default, rename = "isSynthetic", skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
     /// Pasted contents: each is text, or a list of content blocks.

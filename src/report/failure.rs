@@ -3,9 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind};
-use crate::wire::message::{
-    ApiErrorKind, RateLimitInfo, RateLimitStatus, StartupFailureReason, TerminalReason,
-};
+use crate::wire::message::{ApiErrorKind, RateLimitInfo, RateLimitStatus, TerminalReason};
 use crate::wire::{Message, ResultMessage};
 
 /// The messages of a session that tell more about the failure of a turn than its result does.
@@ -88,8 +86,13 @@ impl FailureSigns {
             ) => return ErrorKind::ContextFull,
             // The CLI says `success` of a turn whose last API call has failed. Other subtypes are not about the API.
             _ if result.subtype != "success" && reason != Some(&TerminalReason::ApiError) => {
-                return match &result.startup_failure_reason {
-                    Some(reason) if is_about_login(reason) => ErrorKind::Unauthenticated,
+                return match result.startup_failure_reason.as_deref() {
+                    Some(
+                        "org_pin_api_key_conflict"
+                        | "org_pin_mismatch"
+                        | "gateway_signin_required"
+                        | "gateway_access_denied",
+                    ) => ErrorKind::Unauthenticated,
                     _ => ErrorKind::TurnFailed,
                 };
             }
@@ -122,16 +125,6 @@ fn kind_of_status(status: u16) -> Option<ErrorKind> {
         500..=599 => Some(ErrorKind::Overloaded),
         _ => None,
     }
-}
-
-fn is_about_login(reason: &StartupFailureReason) -> bool {
-    matches!(
-        reason,
-        StartupFailureReason::OrgPinApiKeyConflict
-            | StartupFailureReason::OrgPinMismatch
-            | StartupFailureReason::GatewaySigninRequired
-            | StartupFailureReason::GatewayAccessDenied
-    )
 }
 
 fn help(kind: ErrorKind) -> Option<&'static str> {

@@ -7,12 +7,13 @@ use serde::Serialize;
 
 use super::cause::{ExitCause, as_text};
 use crate::error::{Error, Result};
+use crate::message::Typed;
 use crate::wire::ResultMessage;
-use crate::wire::brief::{Brief, show};
+use crate::wire::brief::Short;
 
 /// The end of a turn. Every accepted prompt ends with exactly one outcome.
 ///
-/// `Debug` writes the fields that are set, and cuts long texts.
+/// `Debug` writes no text of the model, and cuts a long prompt.
 ///
 /// ```
 /// use greenroom::Outcome;
@@ -34,7 +35,7 @@ pub enum Outcome {
     /// The CLI finished the turn.
     Completed {
         /// The answer, its cost and its usage.
-        result: Arc<ResultMessage>,
+        result: Arc<Typed<ResultMessage>>,
     },
     /// The prompt was appended to the conversation without asking the model
     /// ([`Prompt::should_query`](crate::Prompt::should_query)), and the CLI gave no result for it.
@@ -46,7 +47,7 @@ pub enum Outcome {
         by: InterruptedBy,
         /// The CLI's result, if it could still send one.
         #[serde(skip_serializing_if = "Option::is_none")]
-        result: Option<Arc<ResultMessage>>,
+        result: Option<Arc<Typed<ResultMessage>>>,
     },
     /// The turn failed: the CLI says so, or too many of its messages were not read.
     Failed {
@@ -55,7 +56,7 @@ pub enum Outcome {
         error: Error,
         /// The CLI's result, if there is one.
         #[serde(skip_serializing_if = "Option::is_none")]
-        result: Option<Arc<ResultMessage>>,
+        result: Option<Arc<Typed<ResultMessage>>>,
     },
     /// No CLI started the turn: the session stopped or failed while the prompt waited, or the CLI exited right after
     /// the prompt was written.
@@ -108,7 +109,7 @@ impl Outcome {
     }
 
     /// The CLI's result, if there is one.
-    pub fn result(&self) -> Option<&ResultMessage> {
+    pub fn result(&self) -> Option<&Typed<ResultMessage>> {
         match self {
             Outcome::Completed { result } => Some(result),
             Outcome::Interrupted { result, .. } | Outcome::Failed { result, .. } => result.as_deref(),
@@ -130,7 +131,7 @@ impl Outcome {
     /// The error of a failed turn; [`Stopped`](crate::ErrorKind::Stopped),
     /// [`CliExited`](crate::ErrorKind::CliExited), [`Timeout`](crate::ErrorKind::Timeout) or
     /// [`TurnFailed`](crate::ErrorKind::TurnFailed) for an interrupted turn or a turn that was not started.
-    pub fn into_result(self) -> Result<Arc<ResultMessage>> {
+    pub fn into_result(self) -> Result<Arc<Typed<ResultMessage>>> {
         use crate::ErrorKind;
         match self {
             Outcome::Completed { result } => Ok(result),
@@ -158,21 +159,17 @@ impl Outcome {
 
 impl fmt::Debug for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let with_result = |name: &str, reason: &str, value: &dyn fmt::Debug, f: &mut fmt::Formatter<'_>| {
-            let mut shown = f.debug_struct(name);
-            show(&mut shown, reason, value);
-            if let Some(result) = self.result() {
-                shown.field("result", result);
-            }
-            shown.finish()
-        };
         match self {
             Outcome::Completed { result } => f.debug_struct("Completed").field("result", result).finish(),
             Outcome::Appended => f.write_str("Appended"),
-            Outcome::Interrupted { by, .. } => with_result("Interrupted", "by", by, f),
-            Outcome::Failed { error, .. } => with_result("Failed", "error", error, f),
+            Outcome::Interrupted { by, result, .. } => {
+                f.debug_struct("Interrupted").field("by", by).field("result", result).finish()
+            }
+            Outcome::Failed { error, result, .. } => {
+                f.debug_struct("Failed").field("error", error).field("result", result).finish()
+            }
             Outcome::NotStarted { prompt } => {
-                f.debug_struct("NotStarted").field("prompt", &Brief(prompt)).finish()
+                write!(f, "NotStarted {{ prompt: {} }}", Short(&format!("{prompt:?}")))
             }
         }
     }

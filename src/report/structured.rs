@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use super::Outcome;
 use crate::error::{Error, ErrorKind, Result};
+use crate::message::Typed;
 use crate::wire::ResultMessage;
 
-impl ResultMessage {
+impl Typed<ResultMessage> {
     /// The answer in the shape of [`Options::output_format`](crate::Options::output_format).
     ///
     /// ```
@@ -58,7 +59,7 @@ impl Outcome {
     ///
     /// # Errors
     /// The errors of [`into_result`](Outcome::into_result) if the turn was not completed, and of
-    /// [`ResultMessage::structured`].
+    /// [`Typed::structured`].
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
         self.clone().into_result()?.structured()
     }

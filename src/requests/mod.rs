@@ -24,27 +24,15 @@
 //! |---|---|---|
 //! | the turn | `interrupt` | [`interrupt`](crate::Session::interrupt), [`interrupt_cancel_queued`](crate::Session::interrupt_cancel_queued) |
 //! | | `cancel_async_message` | [`cancel_async_message`](crate::Session::cancel_async_message) |
-//! | | `side_question` | [`side_question`](crate::session::Requests::side_question) |
 //! | settings | `set_model` | [`set_model`](crate::Session::set_model) |
 //! | | `set_permission_mode` | [`set_permission_mode`](crate::Session::set_permission_mode) |
 //! | | `set_mcp_permission_mode_override` | [`set_mcp_permission_mode_override`](crate::session::Requests::set_mcp_permission_mode_override) |
 //! | | `set_max_thinking_tokens` | [`set_max_thinking_tokens`](crate::Session::set_max_thinking_tokens), [`set_thinking_display`](crate::session::Requests::set_thinking_display) |
 //! | | `apply_flag_settings` | [`apply_flag_settings`](crate::session::Requests::apply_flag_settings) |
 //! | | `update_settings` | [`update_settings`](crate::session::Requests::update_settings) |
-//! | | `get_settings` | [`settings`](crate::session::Requests::settings) |
-//! | | `set_cwd` | [`set_cwd`](crate::session::Requests::set_cwd) |
-//! | | `register_repo_root` | [`register_repo_root`](crate::session::Requests::register_repo_root) |
-//! | | `set_has_subscribers` | [`set_has_subscribers`](crate::session::Requests::set_has_subscribers) |
-//! | | `rename_session` | [`rename_session`](crate::session::Requests::rename_session) |
-//! | | `generate_session_title` | [`generate_session_title`](crate::session::Requests::generate_session_title) |
 //! | information | `initialize` | [`server_info`](crate::Session::server_info), [`capabilities`](crate::Session::capabilities) |
 //! | | `get_context_usage` | [`context_usage`](crate::Session::context_usage) |
 //! | | `get_usage` | [`usage`](crate::session::Requests::usage) |
-//! | | `get_session_cost` | [`session_cost`](crate::session::Requests::session_cost) |
-//! | | `list_models` | [`list_models`](crate::session::Requests::list_models) |
-//! | | `get_binary_version` | [`binary_version`](crate::session::Requests::binary_version) |
-//! | | `get_hooks_listing` | [`hooks_listing`](crate::session::Requests::hooks_listing) |
-//! | | `list_permission_rules` | [`permission_rules`](crate::session::Requests::permission_rules) |
 //! | | `reload_plugins` | [`reload_plugins`](crate::session::Requests::reload_plugins) |
 //! | | `reload_skills` | [`reload_skills`](crate::session::Requests::reload_skills) |
 //! | | `reload_output_styles` | [`reload_output_styles`](crate::session::Requests::reload_output_styles) |
@@ -53,20 +41,17 @@
 //! | | `mcp_toggle` | [`mcp_toggle`](crate::Session::mcp_toggle) |
 //! | | `mcp_set_servers` | [`set_mcp_servers`](crate::Session::set_mcp_servers), [`add_mcp_server`](crate::Session::add_mcp_server), [`add_external_mcp_server`](crate::Session::add_external_mcp_server), [`remove_mcp_server`](crate::Session::remove_mcp_server) |
 //! | | `mcp_read_resource` | [`mcp_read_resource`](crate::session::Requests::mcp_read_resource) |
-//! | | `mcp_call` | [`mcp_call`](crate::session::Requests::mcp_call) |
 //! | tasks | `stop_task` | [`stop_task`](crate::Session::stop_task) |
 //! | | `background_tasks` | [`background_tasks`](crate::session::Requests::background_tasks), [`background_task`](crate::session::Requests::background_task) |
-//! | | `get_task_output` | [`task_output`](crate::session::Requests::task_output) |
 //! | files | `rewind_files` | [`rewind_files`](crate::Session::rewind_files), [`rewind_files_dry_run`](crate::Session::rewind_files_dry_run) |
 //! | | `seed_read_state` | [`seed_read_state`](crate::session::Requests::seed_read_state) |
-//! | | `file_suggestions` | [`file_suggestions`](crate::session::Requests::file_suggestions) |
 //! | | `read_file` | [`read_file`](crate::session::Requests::read_file) |
 //!
 //! # Timeouts
 //!
 //! The limit is [`Timeouts::control_request`](crate::options::Timeouts::control_request), or
-//! [`Timeouts::long_request`](crate::options::Timeouts::long_request) for a request that waits for a tool or for the
-//! model. [`Session::with_request_timeout`](crate::Session::with_request_timeout) sets another limit for single calls.
+//! [`Timeouts::long_request`](crate::options::Timeouts::long_request) for a full
+//! [`context_usage`](crate::Session::context_usage). [`Session::with_request_timeout`](crate::Session::with_request_timeout) sets another limit for single calls.
 //! When the limit passes, or the future is dropped, the request is withdrawn: the CLI gets a `control_cancel_request`,
 //! and a later answer is ignored.
 //!
@@ -84,18 +69,6 @@
 //! the first turn the capabilities may be unknown; then the CLI decides. A request that the CLI does not know is also
 //! `Unsupported`.
 
-/// Converts a path or a text into a request that has nothing else.
-macro_rules! convert_from {
-    ($name:ident: $($from:ty),+) => {$(
-        impl From<$from> for $name {
-            fn from(given: $from) -> Self {
-                Self::new(given)
-            }
-        }
-    )+};
-}
-use convert_from;
-
 mod files;
 mod info;
 mod mcp;
@@ -111,33 +84,17 @@ use std::ops::Deref;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-pub(crate) use files::cwd_was_set;
-pub use files::{
-    FileContents, FileEncoding, FileSuggestion, FileSuggestions, ReadFile, RegisterRepoRoot, RepoRoot,
-    RewindResult, SetCwd, SetCwdResult, SetCwdStatus,
-};
-pub use info::{
-    BinaryVersion, HookEventInfo, HookEventRow, HookPolicy, HookRow, HooksListing, ModelList,
-    PermissionRuleInfo, PermissionRules, PermissionRulesState, PluginInfo, ReloadPlugins,
-    ReloadedOutputStyles, ReloadedPlugins, ReloadedSkills, RuleDescription, SettingsError,
-    WorkspaceDirectory,
-};
+pub use files::{FileContents, FileEncoding, ReadFile, RewindResult};
+pub use info::{PluginInfo, ReloadPlugins, ReloadedOutputStyles, ReloadedPlugins, ReloadedSkills};
 pub use mcp::{
-    McpCall, McpCallResult, McpConnection, McpImplementation, McpResource, McpResourceContent,
-    McpServerConfig, McpServerStatus, McpStaging, McpStatus, McpToolHints, McpToolInfo,
+    McpConnection, McpImplementation, McpResource, McpResourceContent, McpServerConfig, McpServerStatus,
+    McpStatus, McpToolHints, McpToolInfo,
 };
 pub use server_info::{AccountInfo, AgentInfo, ModelInfo, ServerInfo};
-pub use settings::{
-    AppliedSettings, McpPermissionMode, ModelSet, PermissionModeSet, PermissionOverrideSet, RenameSession,
-    SessionSettings, SettingsFile, SettingsSource,
-};
-pub use tasks::{Backgrounded, TaskOutput};
-pub use turn::{CancelledMessage, InterruptReceipt, SessionTitle, SideAnswer, SideQuestion};
-pub use usage::{
-    AgentContext, ApiUsage, CommandContext, ContextCategory, ContextDetail, ContextSquare, ContextUsage,
-    DeferredToolContext, McpServerContext, McpToolContext, MemoryFileContext, MessageBreakdown, NamedTokens,
-    RateLimitWindow, RateLimits, SessionCost, SkillContext, SkillsContext, ToolCallTokens, UsageReport,
-};
+pub use settings::{McpPermissionMode, ModelSet, PermissionModeSet, PermissionOverrideSet, SettingsFile};
+pub use tasks::Backgrounded;
+pub use turn::{CancelledMessage, InterruptReceipt};
+pub use usage::{ContextCategory, ContextDetail, ContextUsage, UsageReport};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire::lenient::{JsonSource, Lenient, ListRule};
@@ -145,13 +102,13 @@ use crate::wire::lenient::{JsonSource, Lenient, ListRule};
 /// An answer of the CLI: a typed view, to which the reply dereferences, and the JSON.
 ///
 /// ```
-/// async fn cost(session: &greenroom::Session) -> greenroom::Result<()> {
-///     let cost = session.requests().session_cost().await?;
-///     println!("{}", cost.text);
-///     println!("{}", cost.raw());
+/// async fn servers(session: &greenroom::Session) -> greenroom::Result<()> {
+///     let status = session.mcp_status().await?;
+///     println!("{} servers", status.servers.len());
+///     println!("{}", status.raw());
 ///     Ok(())
 /// }
-/// # let _ = cost;
+/// # let _ = servers;
 /// ```
 #[derive(Clone)]
 pub struct Reply<T> {

@@ -54,8 +54,6 @@ objects! {
         fast_mode_state: Option<String>,
         /// Reason if the fast mode is unavailable.
         fast_mode_disabled_reason: Option<String>,
-        /// The folder of the user's own output styles.
-        user_output_styles_dir: Option<String>,
     }
 
     /// A kind of subagent.
@@ -83,8 +81,6 @@ objects! {
         supports_fast_mode: Option<bool> = "supportsFastMode",
         /// The permission mode `auto` works with this model.
         supports_auto_mode: Option<bool> = "supportsAutoMode",
-        /// Thinking can be switched off.
-        supports_thinking_off: Option<bool> = "supportsThinkingOff",
     }
 
     /// The account that the CLI uses.

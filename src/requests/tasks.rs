@@ -8,16 +8,6 @@ objects! {
         /// `None` means yes. CLI 2.1.328 answers `false` for an unknown call, and nothing if all tasks were meant.
         backgrounded: Option<bool>,
     }
-
-    /// The end of a background task's output.
-    answer TaskOutput {
-        /// At most the last 8 KiB, with escape sequences. CLI 2.1.328 adds a line `[killed]` if the task was stopped.
-        output: String,
-        /// Size of the whole output.
-        total_bytes: u64,
-        /// The start of the output is missing.
-        truncated: bool,
-    }
 }
 
 impl Backgrounded {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 
 use crate::actor::turn::Turn;
-use crate::wire::message::{Assembler, Delta, PartialMessage};
+use crate::wire::message::{Assembler, Delta};
 
 /// A [`Stream`] of the [`Delta`]s of a turn, while the model writes it. Ends with the turn. Made by [`Turn::deltas`].
 ///
@@ -61,12 +61,6 @@ impl Deltas<'_> {
             }
         }
         None
-    }
-
-    /// The message that the main thread (`None`) or the subagent of this call is writing or has written last, including
-    /// deltas that were not read yet.
-    pub fn message(&self, parent_tool_use_id: Option<&str>) -> Option<&PartialMessage> {
-        self.assembler.message(parent_tool_use_id)
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -98,16 +98,7 @@ pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) ->
     from.deserialize_map(Object(PhantomData))
 }
 
-/// Reads as [`object`] does.
-pub(crate) struct Object<T>(pub(crate) PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Object<T> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<T, D::Error> {
-        object(from)
-    }
-}
+struct Object<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
     type Value = T;

@@ -78,7 +78,7 @@ macro_rules! objects {
         }
     )*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Default, PartialEq)]
+        #[derive(Clone, Debug, Default, PartialEq)]
         #[allow(missing_docs, reason = "fields are named as on the wire")]
         #[non_exhaustive]
         pub struct $name {
@@ -113,16 +113,6 @@ macro_rules! objects {
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 $crate::wire::objects::objects!(@deserialize $kind from)
-            }
-        }
-
-        /// Writes the fields that are set, and of [`extra`](Self::extra) the names only. Long texts are cut.
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut shown = f.debug_struct(stringify!($name));
-                $( $crate::wire::brief::show(&mut shown, stringify!($field), &self.$field); )*
-                $crate::wire::brief::show(&mut shown, "extra", &self.extra.keys().collect::<Vec<_>>());
-                shown.finish()
             }
         }
     )*};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
-use greenroom::requests::{ContextDetail, ReloadPlugins, SettingsFile};
+use greenroom::requests::{ContextDetail, ReadFile, ReloadPlugins, SettingsFile};
 use greenroom::session::McpServerSet;
 use greenroom::{PermissionMode, Session, ToolContext, ToolServer};
 use serde_json::json;
@@ -46,29 +46,14 @@ pub(crate) fn calls() -> Vec<Call> {
         set_mcp_permission_mode_override("desk", None);
         apply_flag_settings(json!({}));
         update_settings(SettingsFile::Local, json!({}));
-        settings();
-        rename_session("Sums");
         background_tasks();
-        task_output("t1");
         seed_read_state("/a", 1);
-        register_repo_root("/r");
-        set_has_subscribers(Some(true));
-        set_cwd("/c");
         usage(true);
-        session_cost();
-        list_models();
-        binary_version();
-        hooks_listing();
-        permission_rules();
-        file_suggestions("a");
-        read_file("/a");
-        reload_plugins(ReloadPlugins::new());
+        read_file("/a", ReadFile::default());
+        reload_plugins(ReloadPlugins::default());
         reload_skills();
         reload_output_styles();
-        side_question("And?");
-        generate_session_title("sums", false);
         mcp_read_resource("outside", "ui://a");
-        mcp_call("mcp__outside__a");
     ));
     calls
 }

@@ -2,19 +2,6 @@
 
 use serde_json::{Value, json};
 
-pub(crate) fn settings() -> Value {
-    json!({
-        "effective": {"outputStyle": "Explanatory", "effortLevel": "low"},
-        "sources": [
-            {"source": "localSettings", "settings": {"outputStyle": "Explanatory"}},
-            {"source": "flagSettings", "settings": {"effortLevel": "low"}},
-        ],
-        "applied": {"model": "claude-opus-5-5", "effort": "low", "advisor": null, "ultracode": false},
-        "errors": [{"file": "/srv/settings.json", "path": "", "message": "no JSON"}],
-        "served_settings_state": "ineligible",
-    })
-}
-
 pub(crate) fn context_usage() -> Value {
     json!({
         "categories": [
@@ -22,7 +9,7 @@ pub(crate) fn context_usage() -> Value {
             {"id": "mcp_tools_deferred", "name": "MCP tools (deferred)", "tokens": 89, "color": "inactive",
              "isDeferred": true, "kind": "deferred"},
         ],
-        "totalTokens": 13324, "maxTokens": 1000000, "rawMaxTokens": 1000000, "autocompactSource": "model-default",
+        "totalTokens": 13324, "maxTokens": 1000000, "rawMaxTokens": 1000000,
         "percentage": 1,
         "gridRows": [[{"color": "promptBorder", "isFilled": true, "categoryName": "System prompt", "tokens": 2333,
                        "percentage": 0, "squareFullness": 0.4666}]],
@@ -70,44 +57,6 @@ pub(crate) fn usage() -> Value {
         },
         "behaviors": {"day": {}, "week": {}},
     })
-}
-
-pub(crate) fn models() -> Value {
-    json!({"models": [{
-        "value": "default", "resolvedModel": "claude-opus-5-5", "displayName": "Default", "description": "Opus",
-        "supportsEffort": true, "supportedEffortLevels": ["low", "max"], "supportsAdaptiveThinking": true,
-        "supportsFastMode": true, "supportsAutoMode": true, "supportsThinkingOff": false,
-    }]})
-}
-
-pub(crate) fn hooks() -> Value {
-    json!({
-        "events": [{"name": "Stop", "summary": "At the end", "supportsMatcher": false, "hookCount": 1}],
-        "hooks": [{
-            "event": "Stop", "matcher": "", "source": "pluginHook", "sourceLabel": "Plugin", "pluginName": "p",
-            "type": "command", "displayText": "true", "commandText": "true", "contentLabel": "Command",
-            "condition": "c", "timeout": 1.5, "statusMessage": "m", "runsOnce": true, "runsInBackground": true,
-            "disabled": true, "editable": {"matcher": "", "config": {}},
-        }],
-        "eventCatalog": [{"name": "Stop", "summary": "At the end", "supportsMatcher": false}],
-        "policy": {"disabledByPolicy": false, "managedOnly": false, "pluginOnly": false, "allDisabled": false,
-                   "policyHookCount": 1, "policyUnreadable": true},
-        "safeMode": {"managedHooksStillApply": true, "exitHint": "x"},
-        "bareMode": {"exitHint": "x"},
-        "errors": [{"path": "a.b", "message": "no"}],
-    })
-}
-
-pub(crate) fn rules() -> Value {
-    json!({"state": {
-        "rules": [{
-            "behavior": "allow", "source": "cliArg", "rule": "Write",
-            "description": {"prefix": "Any use of the ", "emphasis": "Write", "suffix": " tool"},
-            "editability": "session", "notInEffect": true,
-        }],
-        "workspaceDirectories": [{"path": "/srv/sub", "source": "session"}],
-        "originalCwd": "/srv", "managedOnly": false, "errors": [], "withheld": true,
-    }})
 }
 
 pub(crate) fn plugins() -> Value {

@@ -143,7 +143,7 @@ fn the_crates_root_has_few_names_and_no_glob() {
 fn every_public_name_has_one_path() {
     let mut all = BTreeMap::new();
     Module::at(&[]).unwrap().list("greenroom", &mut all);
-    assert!(all.len() > 300, "{} names are too few", all.len());
+    assert!(all.len() > 250, "{} names are too few", all.len());
 
     let twice: Vec<_> = all.values().filter(|paths| paths.len() > 1).collect();
     assert!(twice.is_empty(), "with more than one path: {twice:#?}");

@@ -8,6 +8,7 @@ use super::queue::Queued;
 use super::results::TurnEnd;
 use crate::actor::messages::session::Internal;
 use crate::error::{Error, ErrorKind};
+use crate::message::Typed;
 use crate::report::{InterruptedBy, Outcome};
 use crate::wire::ResultMessage;
 use crate::wire::message::TerminalReason;
@@ -29,7 +30,7 @@ impl ConversationState {
         }
     }
 
-    pub(super) fn result(&mut self, result: Arc<ResultMessage>) {
+    pub(super) fn result(&mut self, result: Arc<Typed<ResultMessage>>) {
         self.note_recorded();
         let Some(running) = &self.running else { return };
         if let Some(usage) = &result.usage {

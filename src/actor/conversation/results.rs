@@ -26,6 +26,7 @@
 
 use std::sync::Arc;
 
+use crate::message::Typed;
 use crate::wire::message::CommandState;
 use crate::wire::{Message, ResultMessage, SessionState};
 
@@ -43,7 +44,7 @@ pub(super) enum PromptProgress {
 /// The end of a turn, as a message gives it.
 #[derive(Clone, Debug)]
 pub(super) enum TurnEnd {
-    Result(Arc<ResultMessage>),
+    Result(Arc<Typed<ResultMessage>>),
     /// There is no result that can be read. The text becomes the turn's error.
     Unreadable(String),
 }
@@ -135,7 +136,7 @@ impl ResultWatch {
     }
 
     /// The kept result, if it is an error that names no prompt: such a result may announce the CLI's exit.
-    pub(super) fn announced_end(&self) -> Option<Arc<ResultMessage>> {
+    pub(super) fn announced_end(&self) -> Option<Arc<Typed<ResultMessage>>> {
         match &self.kept {
             Some(TurnEnd::Result(result))
                 if !result.is_success() && result.user_message_uuids().is_empty() =>

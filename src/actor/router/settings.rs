@@ -9,7 +9,6 @@ use std::sync::Mutex;
 use serde_json::Value;
 
 use crate::lock::lock;
-use crate::requests::cwd_was_set;
 
 /// The settings of a session that were made at run time.
 #[derive(Default)]
@@ -90,7 +89,13 @@ pub(crate) fn same(one: &Value, other: &Value) -> bool {
 
 /// Whether a successful answer says that the setting took effect; `Err` is the reason of the CLI.
 pub(crate) fn took_effect(body: &Value, answer: &Value) -> Result<(), String> {
-    if subtype(body) == "set_cwd" { cwd_was_set(answer) } else { Ok(()) }
+    match answer["status"].as_str() {
+        // An answer without a status means success.
+        Some(status) if subtype(body) == "set_cwd" && status != "ok" => {
+            Err(answer["message"].as_str().unwrap_or(status).to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The request to send again: with the absolute path from the CLI's answer, because the path in the request may be

@@ -12,7 +12,7 @@ use crate::options::schema;
 /// The CLI gives the model a tool `StructuredOutput` with this schema, which the model calls at the end of each turn.
 /// CLI 2.1.328 was seen to tell the model why a value does not fit, to insist once if the model did not call the tool,
 /// and then to end the turn as a success *without* structured output. Read the value with
-/// [`ResultMessage::structured`](crate::message::ResultMessage::structured).
+/// [`structured`](crate::message::Typed::structured) of its result.
 ///
 /// ```
 /// use greenroom::options::OutputFormat;

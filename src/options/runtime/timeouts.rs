@@ -34,9 +34,7 @@ with_defaults! {
         pub start: Duration = secs(60),
         /// For each request to the CLI. Beyond it, the request is withdrawn and fails. Default: 60 s.
         pub control_request: Duration = secs(60),
-        /// As `control_request`, for requests that wait for a tool or for the model: `mcp_call`, `side_question`,
-        /// `generate_session_title`, `get_context_usage` in full. Default: 180 s, which exceeds the 30 s and 120 s that
-        /// the CLI gives a server to start and a tool to run.
+        /// As `control_request`, for a request that waits for the API: `get_context_usage` in full. Default: 180 s.
         pub long_request: Duration = secs(180),
         /// For a tool call, from its arrival; a limit of the tool itself takes precedence. Beyond it, the call is
         /// answered with an error and its handler is cancelled. Default: none.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::RequestBody;
 use crate::error::Result;
-use crate::requests::{FileContents, FileEncoding, FileSuggestions, ReadFile, Reply, RewindResult};
+use crate::requests::{FileContents, FileEncoding, ReadFile, Reply, RewindResult};
 use crate::session::Session;
 
 impl Session {
@@ -46,20 +46,14 @@ impl Requests<'_> {
         self.session.acknowledged(body.with("mtime", mtime)).await
     }
 
-    /// Searches the project for files by path. An empty query lists the top of the project. CLI 2.1.328 builds its list
-    /// in the background, so the first answers may be empty.
-    pub async fn file_suggestions(self, query: &str) -> Result<Reply<FileSuggestions>> {
-        self.session.request(RequestBody::new("file_suggestions").with("query", query)).await
-    }
-
     /// Reads a file through the CLI, under the same rules as its `Read` tool.
     ///
     /// # Errors
     /// Besides those of [`control`](Requests::control): `Refused` for a file that is missing or may not be read;
     /// the CLI does not say which.
-    pub async fn read_file(self, file: impl Into<ReadFile>) -> Result<Reply<FileContents>> {
-        let ReadFile { path, max_bytes, encoding } = file.into();
-        let body = RequestBody::new("read_file").path("path", &path).maybe("max_bytes", max_bytes);
+    pub async fn read_file(self, path: impl AsRef<Path>, options: ReadFile) -> Result<Reply<FileContents>> {
+        let ReadFile { max_bytes, encoding } = options;
+        let body = RequestBody::new("read_file").path("path", path.as_ref()).maybe("max_bytes", max_bytes);
         self.session.request(body.maybe("encoding", encoding.as_ref().map(FileEncoding::as_str))).await
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::RequestBody;
 use crate::error::{Error, Result};
 use crate::requests::{
-    BinaryVersion, ContextDetail, ContextUsage, HooksListing, ModelList, PermissionRules, ReloadPlugins,
-    ReloadedOutputStyles, ReloadedPlugins, ReloadedSkills, Reply, ServerInfo, SessionCost, UsageReport,
+    ContextDetail, ContextUsage, ReloadPlugins, ReloadedOutputStyles, ReloadedPlugins, ReloadedSkills, Reply,
+    ServerInfo, UsageReport,
 };
 use crate::session::Session;
 
@@ -54,41 +54,6 @@ impl Requests<'_> {
     /// transcripts of the last week to find the causes. The CLI calls this experimental.
     pub async fn usage(self, behaviors: bool) -> Result<Reply<UsageReport>> {
         self.session.request(RequestBody::new("get_usage").flag("skip_behaviors", !behaviors)).await
-    }
-
-    /// Cost of the session, as text for people (`get_session_cost`).
-    pub async fn session_cost(self) -> Result<Reply<SessionCost>> {
-        self.session.request(RequestBody::new("get_session_cost")).await
-    }
-
-    /// The models that can be chosen now. [`server_info`](Session::server_info) has the list from the start.
-    pub async fn list_models(self) -> Result<Reply<ModelList>> {
-        self.session.request(RequestBody::new("list_models")).await
-    }
-
-    /// The build of the CLI (`get_binary_version`).
-    pub async fn binary_version(self) -> Result<Reply<BinaryVersion>> {
-        self.session.request(RequestBody::new("get_binary_version")).await
-    }
-
-    /// The hooks of settings files, plugins and the session (`get_hooks_listing`).
-    pub async fn hooks_listing(self) -> Result<Reply<HooksListing>> {
-        self.session.request(RequestBody::new("get_hooks_listing")).await
-    }
-
-    /// The active permission rules, and the folders that the session may work in (`list_permission_rules`).
-    ///
-    /// ```
-    /// async fn show(session: &greenroom::Session) -> greenroom::Result<()> {
-    ///     for rule in &session.requests().permission_rules().await?.state.rules {
-    ///         println!("{:?} {} ({})", rule.behavior, rule.rule, rule.source);
-    ///     }
-    ///     Ok(())
-    /// }
-    /// # let _ = show;
-    /// ```
-    pub async fn permission_rules(self) -> Result<Reply<PermissionRules>> {
-        self.session.request(RequestBody::new("list_permission_rules")).await
     }
 
     /// Reloads plugins, and lists the result.

@@ -1,7 +1,7 @@
 //! Methods of [`Session`] that send a control request to the CLI.
 //!
 //! - here: shared code, and [`Requests::control`] for requests without a method
-//! - [`turn`]: interrupts, withdrawn prompts, side questions
+//! - [`turn`]: interrupts, withdrawn prompts
 //! - [`settings`]: settings for the rest of the session, and settings files
 //! - [`info`]: information about the CLI and the session
 //! - [`mcp`]: MCP servers
@@ -59,7 +59,7 @@ impl Session {
         self.request_within(body, limit).await
     }
 
-    /// Sends a request that waits for a tool or for the model.
+    /// Sends a request that waits for the API.
     async fn long_request<T: Lenient>(&self, body: RequestBody) -> Result<Reply<T>> {
         let limit = self.shared().options().timeouts.long_request;
         self.request_within(body, limit).await
@@ -83,36 +83,27 @@ impl Session {
 
     /// Fails if the CLI is known to lack a capability.
     fn require(&self, capability: &str, what: &str) -> Result<()> {
-        if self.has_capability(capability) == Some(false) { Err(lacks(capability, what)) } else { Ok(()) }
-    }
-
-    /// Fails unless the CLI is known to have a capability.
-    fn require_known(&self, capability: &str, what: &str) -> Result<()> {
-        match self.has_capability(capability) {
-            Some(true) => Ok(()),
-            Some(false) => Err(lacks(capability, what)),
-            None => {
-                let text =
-                    format!("it is not known yet whether the CLI has `{capability}`, which {what} needs");
-                let error = Error::new(ErrorKind::Unsupported, text);
-                Err(error.with_help("ask again once a turn has begun: before, the CLI may not say so"))
-            }
+        if self.has_capability(capability) != Some(false) {
+            return Ok(());
         }
+        let text = format!("the CLI lacks the capability `{capability}`, which {what} needs");
+        Err(Error::new(ErrorKind::Unsupported, text).with_help("use a newer CLI"))
     }
 }
 
-/// The control requests that few programs need: settings files, the working directory, listings, side questions.
+/// The control requests that few programs need: settings files, thinking, plugins, background tasks, files.
 ///
 /// [`Session::requests`] gives this handle. What most programs need (interrupt, model, permission mode, MCP status,
 /// context usage) is on [`Session`] itself. [`requests`](crate::requests) lists all of them.
 ///
 /// ```
-/// async fn name(session: &greenroom::Session) -> greenroom::Result<()> {
-///     session.requests().rename_session("Sums").await?;
-///     println!("{}", session.requests().session_cost().await?.text);
+/// async fn title(session: &greenroom::Session) -> greenroom::Result<()> {
+///     println!("{} skills", session.requests().reload_skills().await?.skills.len());
+///     let title = serde_json::json!({ "subtype": "rename_session", "title": "Sums", "source": "host" });
+///     session.requests().control(title).await?;
 ///     Ok(())
 /// }
-/// # let _ = name;
+/// # let _ = title;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Requests<'a> {
@@ -123,7 +114,9 @@ impl Requests<'_> {
     /// Sends any control request to the CLI and returns its answer, for requests without a method. `body` needs a
     /// `subtype`. Settings (the model, the permission mode and others, see [`requests`](crate::requests)) are set again
     /// after a restart of the CLI. The request is withdrawn when
-    /// [`Timeouts::control_request`](crate::options::Timeouts::control_request) passes or the future is dropped.
+    /// [`Timeouts::control_request`](crate::options::Timeouts::control_request) passes or the future is dropped; a request
+    /// that waits for a tool or for the model, such as `mcp_call` or `side_question`, may need a
+    /// [longer limit](Session::with_request_timeout).
     ///
     /// ```
     /// async fn plan(session: &greenroom::Session) -> greenroom::Result<bool> {
@@ -162,14 +155,6 @@ impl Requests<'_> {
             Error::new(ErrorKind::Malformed, "the CLI's answer cannot be read").with_source(error)
         })
     }
-}
-
-fn lacks(capability: &str, what: &str) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        format!("the CLI lacks the capability `{capability}`, which {what} needs"),
-    )
-    .with_help("use a newer CLI")
 }
 
 /// The body of a control request.

@@ -8,8 +8,7 @@ use crate::PermissionMode;
 use crate::error::Result;
 use crate::options::ThinkingDisplay;
 use crate::requests::{
-    McpPermissionMode, ModelSet, PermissionModeSet, PermissionOverrideSet, RegisterRepoRoot, RenameSession,
-    Reply, RepoRoot, SessionSettings, SessionTitle, SetCwd, SetCwdResult, SettingsFile,
+    McpPermissionMode, ModelSet, PermissionModeSet, PermissionOverrideSet, Reply, SettingsFile,
 };
 use crate::session::Session;
 
@@ -91,91 +90,5 @@ impl Requests<'_> {
     pub async fn update_settings(self, file: SettingsFile, settings: Value) -> Result<()> {
         let body = RequestBody::new("update_settings").with("source", file.as_str());
         self.session.acknowledged(body.object("settings", settings)).await
-    }
-
-    /// All settings, merged and by source (`get_settings`).
-    ///
-    /// The SDKs publish no type for this answer; it is that of CLI 2.1.328.
-    pub async fn settings(self) -> Result<Reply<SessionSettings>> {
-        self.session.request(RequestBody::new("get_settings")).await
-    }
-
-    /// Changes the CLI's working directory, and with it the project. CLI 2.1.328 moves the transcript to the folder of
-    /// the new project.
-    ///
-    /// Check the [status](SetCwdResult::status): an untrusted folder and a change during a turn are rejected without an
-    /// error.
-    ///
-    /// Survives a restart: the CLI is started in [`Options::cwd`](crate::Options::cwd), resumes the conversation, and
-    /// changes to the absolute path that the previous CLI reported. A CLI that then rejects the change is not used.
-    ///
-    /// ```
-    /// use greenroom::requests::{SetCwd, SetCwdStatus};
-    ///
-    /// async fn enter(session: &greenroom::Session, path: &str) -> greenroom::Result<()> {
-    ///     let result = session.requests().set_cwd(path).await?;
-    ///     if let (SetCwdStatus::NeedsTrust, Some(directory)) = (&result.status, &result.directory) {
-    ///         // Ask the user first.
-    ///         session.requests().set_cwd(SetCwd::new(path).trust(directory)).await?;
-    ///     }
-    ///     Ok(())
-    /// }
-    /// # let _ = enter;
-    /// ```
-    ///
-    /// The SDKs publish no type for this answer; it is that of CLI 2.1.328.
-    pub async fn set_cwd(self, path: impl Into<SetCwd>) -> Result<Reply<SetCwdResult>> {
-        let SetCwd { path, trust_accepted, trusted_directory } = path.into();
-        let body = RequestBody::new("set_cwd").path("path", &path).maybe("trust_accepted", trust_accepted);
-        self.session
-            .request(match trusted_directory {
-                Some(directory) => body.path("trusted_directory", &directory),
-                None => body,
-            })
-            .await
-    }
-
-    /// Adds a folder that the session may work in. The folder must be below the working directory or below a directory
-    /// of the options. Survives a restart of the CLI.
-    ///
-    /// # Errors
-    /// Besides those of [`control`](Requests::control): `Refused` for any other folder, and for a registered folder.
-    pub async fn register_repo_root(self, root: impl Into<RegisterRepoRoot>) -> Result<Reply<RepoRoot>> {
-        let RegisterRepoRoot { directory, reload_claude_md, reload_plugins, reload_skills } = root.into();
-        let body = RequestBody::new("register_repo_root").path("directory", &directory);
-        let body = body.maybe("reload_claude_md", reload_claude_md).maybe("reload_plugins", reload_plugins);
-        self.session.request(body.maybe("reload_skills", reload_skills)).await
-    }
-
-    /// Tells the CLI whether somebody watches its output; `None` means unknown and counts as yes. Only matters with
-    /// `CLAUDE_CODE_STREAM_EVENT_HOLD_MS`, where the CLI may hold partial messages longer if nobody watches. Survives a
-    /// restart of the CLI.
-    pub async fn set_has_subscribers(self, has_subscribers: Option<bool>) -> Result<()> {
-        let body = RequestBody::new("set_has_subscribers");
-        self.session.acknowledged(body.with("has_subscribers", or_null(has_subscribers))).await
-    }
-
-    /// Sets the title of the session. The CLI stores the title with the conversation.
-    ///
-    /// # Errors
-    /// Besides those of [`control`](Requests::control): `Refused` if the session id does not match.
-    pub async fn rename_session(self, title: impl Into<RenameSession>) -> Result<()> {
-        let RenameSession { title, session_id } = title.into();
-        // `remote` is a title from claude.ai.
-        let body = RequestBody::new("rename_session").with("title", title).with("source", "host");
-        self.session.acknowledged(body.maybe("session_id", session_id)).await
-    }
-
-    /// Asks the model for a title from a description; with `persist` the CLI sets the title. Limited by
-    /// [`Timeouts::long_request`](crate::options::Timeouts::long_request).
-    ///
-    /// The SDKs publish no type for this answer; it is that of CLI 2.1.328.
-    pub async fn generate_session_title(
-        self,
-        description: &str,
-        persist: bool,
-    ) -> Result<Reply<SessionTitle>> {
-        let body = RequestBody::new("generate_session_title").with("description", description);
-        self.session.long_request(body.with("persist", persist)).await
     }
 }

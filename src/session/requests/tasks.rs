@@ -3,7 +3,7 @@
 use super::RequestBody;
 use super::Requests;
 use crate::error::Result;
-use crate::requests::{Backgrounded, Reply, TaskOutput};
+use crate::requests::{Backgrounded, Reply};
 use crate::session::Session;
 
 impl Session {
@@ -23,13 +23,5 @@ impl Requests<'_> {
     /// Moves the task of one tool call into the background (`background_tasks` with a `tool_use_id`).
     pub async fn background_task(self, tool_use_id: &str) -> Result<Reply<Backgrounded>> {
         self.session.request(RequestBody::new("background_tasks").with("tool_use_id", tool_use_id)).await
-    }
-
-    /// The end of the output of a background shell or monitor, while it runs or afterwards (`get_task_output`).
-    ///
-    /// # Errors
-    /// Besides those of [`control`](Requests::control): `Refused` for an unknown task.
-    pub async fn task_output(self, task_id: &str) -> Result<Reply<TaskOutput>> {
-        self.session.request(RequestBody::new("get_task_output").with("task_id", task_id)).await
     }
 }

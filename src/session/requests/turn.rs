@@ -1,12 +1,11 @@
-//! Interrupts, withdrawn prompts, side questions.
+//! Interrupts, withdrawn prompts.
 
-use super::Requests;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::RequestBody;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::error::Result;
-use crate::requests::{CancelledMessage, InterruptReceipt, Reply, SideAnswer, SideQuestion};
+use crate::requests::{CancelledMessage, InterruptReceipt, Reply};
 use crate::session::Session;
 
 impl Session {
@@ -18,7 +17,7 @@ impl Session {
     /// Dropping the future does not withdraw the interrupt.
     ///
     /// # Errors
-    /// Those of [`control`](Requests::control), but succeeds while there is neither a turn nor a CLI.
+    /// Those of [`control`](crate::session::Requests::control), but succeeds while there is neither a turn nor a CLI.
     pub async fn interrupt(&self) -> Result<Reply<InterruptReceipt>> {
         self.send_interrupt(false).await
     }
@@ -48,26 +47,5 @@ impl Session {
             return Reply::of(json!({ "cancelled": true }));
         }
         self.request(RequestBody::new("cancel_async_message").with("message_uuid", message_uuid)).await
-    }
-}
-
-impl Requests<'_> {
-    /// Asks the model a question about the conversation so far, beside a running turn. Neither the question nor the
-    /// answer becomes part of the conversation. Costs an API request, limited by
-    /// [`Timeouts::long_request`](crate::options::Timeouts::long_request); dropping the future also ends it in the CLI.
-    ///
-    /// The SDKs publish no type for this answer; it is that of CLI 2.1.328.
-    pub async fn side_question(self, question: impl Into<SideQuestion>) -> Result<Reply<SideAnswer>> {
-        let SideQuestion { question, history } = question.into();
-        let history: Vec<Value> = history
-            .into_iter()
-            .map(|(question, response)| json!({ "question": question, "response": response }))
-            .collect();
-        let history = (!history.is_empty()).then_some(history);
-        self.session
-            .long_request(
-                RequestBody::new("side_question").with("question", question).maybe("history", history),
-            )
-            .await
     }
 }

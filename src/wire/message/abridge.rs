@@ -27,15 +27,11 @@ struct OpenContainer {
     values: usize,
 }
 
-/// Whether a text is too short to hold too many values: each value but the first takes at least two bytes.
-pub(super) fn is_short(text: &str) -> bool {
-    text.len() <= 2 * ALWAYS
-}
-
 /// Replaces containers with too many values by `null`; `Err` with the rest if that still has too many. `text` is valid
 /// JSON.
 pub(super) fn abridge(text: &str) -> Result<Cow<'_, str>, String> {
-    if is_short(text) {
+    // Too short to hold too many values: each value but the first takes at least two bytes.
+    if text.len() <= 2 * ALWAYS {
         return Ok(Cow::Borrowed(text));
     }
     let (left_out, fits) = too_many(text.as_bytes(), most_values(text.len()));

@@ -20,43 +20,38 @@
 //! | to | use |
 //! |---|---|
 //! | read text and tool calls | [`Message::text`], [`Message::content`], [`ContentBlock`] |
-//! | match tool calls with their results | [`ToolCalls`] |
 //! | show an answer while the model writes | [`Turn::deltas`](crate::Turn::deltas), [`Assembler`] |
 //! | know the cost | [`ResultMessage`], [`UsageTracker`] |
-//! | show a transcript without retracted messages | [`remove_superseded`] |
 //! | watch the session | [`SystemMessage::detail`] |
-//! | list the known frames | [`Message::TYPES`], [`SystemMessage::SUBTYPES`], [`ContentBlock::KINDS`] |
+//! | list the known frames | [`Message::TYPES`], [`SystemMessage::SUBTYPES`] |
 
 // - `types`: a file for each type of message, and for parts of several messages
 // - `views`: views over many messages
-// - `parse`, `read`, `abridge`, `view`: how messages are read and declared
+// - `definition`: the types of messages, and how a line is read
+// - `typed`, `view`, `read`, `parse`, `abridge`: what all messages have, and parts of reading them
 
 pub(crate) mod abridge;
 pub(crate) mod definition;
 mod parse;
 pub(crate) mod read;
-mod time;
+pub(crate) mod typed;
 mod types;
 mod view;
 mod views;
 
 pub(crate) use definition::Message;
+pub use typed::Typed;
 pub use types::aside::*;
-pub use types::assistant::{ApiMessage, AssistantMessage, ToolUseMeta};
-pub use types::content::{
-    ContentBlock, MediaSource, ToolResultContent, ToolResultRef, ToolUseRef, WebSearchContent,
-    WebSearchResult,
-};
+pub use types::assistant::{ApiMessage, AssistantMessage};
+pub use types::content::{ContentBlock, ToolResultContent, ToolResultRef, ToolUseRef};
 pub use types::context::*;
-pub use types::origin::{Origin, PeerOrigin, TaskOrigin};
+pub use types::origin::Origin;
 pub use types::other::OtherMessage;
 pub use types::reason::*;
-pub use types::result::{DeferredToolUse, InvalidConfigFile, PermissionDenial, ResultMessage, SubagentStats};
+pub use types::result::{DeferredToolUse, InvalidConfigFile, PermissionDenial, ResultMessage};
 pub use types::stream::{ApiEvent, BlockDelta, StreamEvent};
 pub use types::system::*;
 pub use types::usage::{CacheCreation, ModelUsage, OutputTokensDetails, ServerToolUsage, Usage};
-pub use types::user::{ToolPermissionDecision, ToolResultMeta, UserMessage};
-pub use views::assemble::{Assembler, Delta, DeltaKind, PartialBlock, PartialMessage};
-pub use views::calls::{ToolCall, ToolCallResult, ToolCalls};
+pub use types::user::UserMessage;
+pub use views::assemble::{Assembler, Delta, DeltaKind};
 pub use views::tracker::{TurnUsage, UsageTracker};
-pub use views::transcript::remove_superseded;

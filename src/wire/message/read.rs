@@ -2,32 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::{self, DebugStruct};
 
-use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::wire::brief::show;
 use crate::wire::fast::scan;
-use crate::wire::lenient::{Word, fits, fitting};
-
-/// The known types of messages.
-pub(super) const TYPES: &[&str] = &[
-    "system",
-    "assistant",
-    "user",
-    "result",
-    "stream_event",
-    "tool_progress",
-    "tool_use_summary",
-    "auth_status",
-    "rate_limit_event",
-    "prompt_suggestion",
-    "conversation_reset",
-    "active_goal",
-    "command_lifecycle",
-    "autocompact_state",
-];
+use crate::wire::lenient::{Word, fits, fitting, read_object};
 
 /// The fields that every message may have, read in one pass that skips all others.
 #[derive(Clone, Debug, Default)]
@@ -42,54 +22,66 @@ pub(crate) struct MessageHead {
     pub(crate) abridged: bool,
 }
 
-/// A text of a message: a part of the message's JSON, or an owned string if the JSON has it escaped.
+/// The fields of the head and of a partial message, raw. `E` is the type of a partial message's event: one pass reads
+/// both, because most messages are partial.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "E: Deserialize<'de>"))]
+pub(crate) struct RawFields<'a, E> {
+    #[serde(borrow, rename = "type")]
+    kind: Word<'a>,
+    #[serde(borrow)]
+    subtype: Option<&'a RawValue>,
+    #[serde(borrow)]
+    session_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    uuid: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parent_tool_use_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    user_message_uuid: Option<&'a RawValue>,
+    #[serde(borrow)]
+    user_message_uuids: Option<&'a RawValue>,
+    pub(crate) event: Option<E>,
+    #[serde(borrow)]
+    pub(crate) api_message_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) ttft_ms: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) thinking_display: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) resume_reason: Option<&'a RawValue>,
+}
+
+/// A text of a message: a place in the message's JSON, or an owned string if the JSON does not have it as it is.
 #[derive(Clone, Debug)]
-enum Text {
-    At(Span),
+pub(crate) enum Text {
+    At { start: u32, end: u32 },
     Own(String),
 }
 
-/// A part of the JSON of a message.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    start: u32,
-    end: u32,
-}
-
-impl Span {
-    /// The place of `part` inside of `whole`, of which it is a slice.
-    pub(crate) fn of(part: &str, whole: &str) -> Option<Self> {
-        let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
-        let end = start + part.len();
-        let span = Self { start: start.try_into().ok()?, end: end.try_into().ok()? };
-        (end <= whole.len()).then_some(span)
-    }
-
-    /// The text at this place.
-    pub(crate) fn read(self, whole: &RawValue) -> &str {
-        whole.get().get(self.start as usize..self.end as usize).unwrap_or_default()
-    }
-}
-
 impl Text {
-    fn read<'a>(&'a self, whole: &'a RawValue) -> &'a str {
+    /// `part` is a slice of `kept`, the JSON that the message keeps; without it, `part` is copied.
+    pub(crate) fn of(part: &str, kept: Option<&str>) -> Self {
+        let at = || {
+            let start = (part.as_ptr() as usize).checked_sub(kept?.as_ptr() as usize)?;
+            let end = start + part.len();
+            (end <= kept?.len())
+                .then_some(Text::At { start: start.try_into().ok()?, end: end.try_into().ok()? })
+        };
+        at().unwrap_or_else(|| Text::Own(part.to_owned()))
+    }
+
+    /// A string of the head; `None` if `raw` is none.
+    fn read_from(raw: &RawValue, kept: Option<&str>) -> Option<Self> {
+        let inside = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+        if inside.contains('\\') { fits(raw).map(Text::Own) } else { Some(Text::of(inside, kept)) }
+    }
+
+    pub(crate) fn read<'a>(&'a self, whole: &'a RawValue) -> &'a str {
         match self {
-            Text::At(span) => span.read(whole),
+            Text::At { start, end } => whole.get().get(*start as usize..*end as usize).unwrap_or_default(),
             Text::Own(text) => text,
         }
-    }
-}
-
-/// Takes the fields that are not part of the head.
-pub(crate) trait Rest<'de> {
-    /// Takes the value of a field.
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
-}
-
-/// Skips the fields.
-impl<'de> Rest<'de> for () {
-    fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
-        map.next_value::<de::IgnoredAny>().map(drop)
     }
 }
 
@@ -102,17 +94,32 @@ pub(crate) fn known(word: &str, known: &'static [&'static str]) -> Cow<'static, 
 }
 
 impl MessageHead {
-    /// Reads the head of a message. `kept` says that the message keeps exactly this `text`, so that its parts need not
-    /// be copied. All other fields go to `rest`.
-    pub(crate) fn read<'de>(
-        text: &'de str,
+    /// Reads the head of a message, and the fields of a partial message. `kept` says that the message keeps exactly this
+    /// `text`, so that its parts need not be copied. `kinds` are the known types.
+    pub(crate) fn read<'a, E: Deserialize<'a>>(
+        text: &'a str,
         kept: bool,
-        rest: &mut impl Rest<'de>,
-    ) -> serde_json::Result<Self> {
-        let mut json = serde_json::Deserializer::from_str(text);
-        let head = json.deserialize_map(MessageHeadVisitor { kept: kept.then_some(text), rest })?;
-        json.end()?;
-        Ok(head)
+        kinds: &'static [&'static str],
+    ) -> serde_json::Result<(Self, RawFields<'a, E>)> {
+        let fields: RawFields<'a, E> = read_object(text)?;
+        let kept = kept.then_some(text);
+        let mut user_message_uuids: Vec<String> = fields.user_message_uuids.map(fitting).unwrap_or_default();
+        user_message_uuids.extend(fields.user_message_uuid.and_then(fits::<String>));
+        if let Some((last, others)) = user_message_uuids.split_last()
+            && others.contains(last)
+        {
+            user_message_uuids.pop();
+        }
+        let head = Self {
+            kind: known(&fields.kind.0, kinds),
+            subtype: fields.subtype.and_then(fits),
+            session_id: fields.session_id.and_then(|raw| Text::read_from(raw, kept)),
+            uuid: fields.uuid.and_then(|raw| Text::read_from(raw, kept)),
+            parent_tool_use_id: fields.parent_tool_use_id.and_then(|raw| Text::read_from(raw, kept)),
+            user_message_uuids,
+            abridged: false,
+        };
+        Ok((head, fields))
     }
 
     pub(crate) fn session_id<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
@@ -126,68 +133,6 @@ impl MessageHead {
     pub(crate) fn parent_tool_use_id<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
         self.parent_tool_use_id.as_ref().map(|text| text.read(raw))
     }
-
-    /// Writes the ids for the `Debug` of a message.
-    pub(crate) fn show(&self, raw: &RawValue, shown: &mut DebugStruct<'_, '_>) {
-        show(shown, "uuid", &self.uuid(raw));
-        show(shown, "session_id", &self.session_id(raw));
-        show(shown, "parent_tool_use_id", &self.parent_tool_use_id(raw));
-        show(shown, "user_message_uuids", &self.user_message_uuids);
-        show(shown, "abridged", &self.abridged);
-    }
-}
-
-struct MessageHeadVisitor<'de, 'r, R> {
-    /// The text, if the message keeps it.
-    kept: Option<&'de str>,
-    rest: &'r mut R,
-}
-
-impl<'de, R: Rest<'de>> Visitor<'de> for MessageHeadVisitor<'de, '_, R> {
-    type Value = MessageHead;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object with a string `type`")
-    }
-
-    // A derived struct refuses duplicate keys. Here the last duplicate wins, as in JavaScript.
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MessageHead, A::Error> {
-        let mut head = MessageHead::default();
-        let mut kind = None;
-        let mut newest = None;
-        while let Some(Word(name)) = map.next_key()? {
-            match &*name {
-                "type" => kind = Some(map.next_value::<Word<'de>>()?),
-                "subtype" => head.subtype = fits(map.next_value()?),
-                "session_id" => head.session_id = self.text(map.next_value()?),
-                "uuid" => head.uuid = self.text(map.next_value()?),
-                "parent_tool_use_id" => head.parent_tool_use_id = self.text(map.next_value()?),
-                "user_message_uuid" => newest = fits(map.next_value()?),
-                "user_message_uuids" => head.user_message_uuids = fitting(map.next_value()?),
-                name => self.rest.field(name, &mut map)?,
-            }
-        }
-        let Word(kind) = kind.ok_or_else(|| de::Error::missing_field("type"))?;
-        head.kind = known(&kind, TYPES);
-        head.user_message_uuids.extend(newest);
-        if let Some((last, others)) = head.user_message_uuids.split_last()
-            && others.contains(last)
-        {
-            head.user_message_uuids.pop();
-        }
-        Ok(head)
-    }
-}
-
-impl<'de, R> MessageHeadVisitor<'de, '_, R> {
-    /// A text of the head, without a copy if the message keeps its JSON.
-    fn text(&self, raw: &'de RawValue) -> Option<Text> {
-        let inside = raw.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))?;
-        match self.kept {
-            Some(kept) if !inside.contains('\\') => Span::of(inside, kept).map(Text::At),
-            _ => fits(raw).map(Text::Own),
-        }
-    }
 }
 
 /// Parses one field of an object; all other fields are skipped.
@@ -200,12 +145,6 @@ pub(crate) fn raw_field(raw: &RawValue, name: &str) -> Option<Box<RawValue>> {
     let text = mend(raw.get());
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(&text).ok()?;
     fields.get(name).copied().map(ToOwned::to_owned)
-}
-
-/// The names of the fields of an object.
-pub(crate) fn field_names(raw: &RawValue) -> Vec<String> {
-    let fields = serde_json::from_str::<BTreeMap<String, de::IgnoredAny>>(&mend(raw.get()));
-    fields.unwrap_or_default().into_keys().collect()
 }
 
 /// Replaces every lone surrogate escape in a JSON text by the escape of U+FFFD.
@@ -252,6 +191,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use proptest::prelude::*;
+    use serde::de::IgnoredAny;
     use serde_json::Value;
 
     use super::*;
@@ -284,10 +224,10 @@ mod tests {
     }
 
     #[test]
-    fn the_head_is_read_in_any_order_and_the_last_duplicate_wins() {
-        let text = r#"{"a":{"type":"no"},"uuid":7,"type":"x","subtype":"s\"1","type":"y","session_id":null}"#;
+    fn the_head_is_read_in_any_order() {
+        let text = r#"{"a":{"type":"no"},"uuid":7,"subtype":"s\"1","type":"y","session_id":null}"#;
         let raw: &RawValue = serde_json::from_str(text).unwrap();
-        let head = MessageHead::read(text, true, &mut ()).unwrap();
+        let head = MessageHead::read::<IgnoredAny>(text, true, &[]).unwrap().0;
         assert_eq!((&*head.kind, head.subtype.as_deref()), ("y", Some("s\"1")));
         assert_eq!((head.uuid(raw), head.session_id(raw)), (None, None));
     }
@@ -297,7 +237,7 @@ mod tests {
         let text = r#"{"type":"t","uuid":"u-é","session_id":"s\"\u00e9\\","parent_tool_use_id":""}"#;
         let raw: &RawValue = serde_json::from_str(text).unwrap();
         for kept in [true, false] {
-            let head = MessageHead::read(text, kept, &mut ()).unwrap();
+            let head = MessageHead::read::<IgnoredAny>(text, kept, &[]).unwrap().0;
             assert_eq!(head.uuid(raw), Some("u-é"));
             assert_eq!(head.session_id(raw), Some("s\"é\\"));
             assert_eq!(head.parent_tool_use_id(raw), Some(""));
@@ -306,7 +246,7 @@ mod tests {
 
     #[test]
     fn prompt_ids_are_joined_without_repeats() {
-        let ids = |text: &str| MessageHead::read(text, true, &mut ()).unwrap().user_message_uuids;
+        let ids = |text: &str| MessageHead::read::<IgnoredAny>(text, true, &[]).unwrap().0.user_message_uuids;
         assert_eq!(ids(r#"{"type":"t","user_message_uuid":"a"}"#), ["a"]);
         assert_eq!(ids(r#"{"user_message_uuid":"b","type":"t","user_message_uuids":["a","b"]}"#), ["a", "b"]);
         assert_eq!(

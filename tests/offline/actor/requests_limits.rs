@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{SOON, counters, event, settled, start_by_hand, stop, within};
 use greenroom::options::{OLDEST_CLI, ThinkingDisplay};
-use greenroom::requests::{ContextDetail, McpCall, McpPermissionMode, ReloadPlugins, SetCwd, SetCwdStatus};
+use greenroom::requests::{ContextDetail, McpPermissionMode, ReloadPlugins};
 use greenroom::transport::Exit;
 use greenroom::{Error, ErrorKind, Event, Outcome, PermissionMode, Result, Session, SessionBuilder, Turn};
 use greenroom_testkit::{CliEnd, Fault, ScriptedCli, ScriptedListener};
@@ -84,12 +84,12 @@ async fn a_request_whose_time_is_over_is_withdrawn_and_a_late_answer_ignored() {
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_future_is_dropped_is_withdrawn() {
     let (session, mut end, _listener) = begun().await;
-    let request = given_up(&mut end, session.requests().side_question("Why?")).await;
+    let request = given_up(&mut end, session.mcp_status()).await;
     let withdrawn = within(SOON, end.expect("control_cancel_request")).await;
     assert_eq!(withdrawn["request_id"], request["request_id"]);
     assert_eq!(session.snapshot().await.unwrap().router.unwrap().awaited, 0);
     // An answered request is not withdrawn.
-    done(&mut end, session.requests().session_cost(), json!({"text": ""})).await;
+    done(&mut end, session.mcp_status(), json!({})).await;
     let rest = settled(&mut end).await;
     assert!(rest.is_empty(), "{rest:?}");
     stop(session, end).await;
@@ -126,11 +126,8 @@ async fn the_limit_is_that_of_the_handle_of_the_request_or_of_the_options() {
     }
     assert_eq!(lasts(&mut end, session.context_usage(ContextDetail::Summary)).await, 60);
     assert_eq!(lasts(&mut end, session.context_usage(ContextDetail::Full)).await, 180);
-    assert_eq!(lasts(&mut end, session.requests().mcp_call("mcp__x__y")).await, 180);
-    let call = McpCall::new("mcp__x__y").timeout(Duration::from_secs(300));
-    assert_eq!(lasts(&mut end, session.requests().mcp_call(call.clone())).await, 360);
     let quick = session.with_request_timeout(Duration::from_secs(2));
-    assert_eq!(lasts(&mut end, quick.requests().mcp_call(call)).await, 2);
+    assert_eq!(lasts(&mut end, quick.context_usage(ContextDetail::Full)).await, 2);
     assert_eq!(lasts(&mut end, quick.requests().control(json!({"subtype": "get_plan"}))).await, 2);
     assert_eq!(lasts(&mut end, quick.interrupt()).await, 2);
     assert_eq!(lasts(&mut end, session.interrupt()).await, 60);
@@ -174,14 +171,11 @@ async fn a_refusal_keeps_its_code_and_an_unknown_request_is_told_apart() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_right_is_not_sent() {
     let (session, mut end, _listener) = begun().await;
-    let call = || McpCall::new("mcp__x__y");
+    let relative = ReloadPlugins { add_plugins: vec![("relative".into(), false)], ..Default::default() };
     for wrong in [
         kind(session.requests().apply_flag_settings(json!(["model"])).await),
         kind(session.requests().update_settings(greenroom::requests::SettingsFile::User, json!(3)).await),
-        kind(session.requests().mcp_call(call().timeout(Duration::from_millis(999))).await),
-        kind(session.requests().mcp_call(call().timeout(Duration::from_secs(601))).await),
-        kind(session.requests().mcp_call(call().arguments(json!([]))).await),
-        kind(session.requests().reload_plugins(ReloadPlugins::new().add_plugin("relative")).await),
+        kind(session.requests().reload_plugins(relative).await),
     ] {
         assert_eq!(wrong, ErrorKind::InvalidOption);
     }
@@ -208,32 +202,17 @@ async fn a_capability_that_is_missing_is_named_and_nothing_is_sent() {
             .contents
             .is_empty()
     );
-    // Except for requests that an older CLI would carry out unchecked.
-    let checked = || McpCall::new("mcp__x__y").check_permissions(true);
-    let unknown = session.requests().mcp_call(checked()).await.unwrap_err();
-    assert_eq!(unknown.kind(), ErrorKind::Unsupported);
-    assert!(
-        unknown.to_string().contains("not known yet") && !unknown.to_string().contains("lacks"),
-        "{unknown}"
-    );
 
     end.message(json!({"type": "system", "subtype": "init", "capabilities": ["b_v1"]}));
     settled(&mut end).await;
     session.snapshot().await.unwrap();
     assert_eq!(session.capabilities(), ["a_v1", "b_v1"]);
     assert_eq!((session.has_capability("a_v1"), session.has_capability("c_v1")), (Some(true), Some(false)));
+    let unless_busy = ReloadPlugins { refuse_if_busy: true, ..Default::default() };
     for (missing, result) in [
         ("interrupt_cancel_queued_v1", session.interrupt_cancel_queued().await.map(drop)),
         ("mcp_read_resource_v1", session.requests().mcp_read_resource("x", "ui://a").await.map(drop)),
-        (
-            "mcp_call_result_not_for_model_v1",
-            session.requests().mcp_call(McpCall::new("mcp__x__y").result_not_for_model(true)).await.map(drop),
-        ),
-        ("mcp_call_check_permissions_v1", session.requests().mcp_call(checked()).await.map(drop)),
-        (
-            "reload_plugins_refuse_if_busy_v1",
-            session.requests().reload_plugins(ReloadPlugins::new().refuse_if_busy(true)).await.map(drop),
-        ),
+        ("reload_plugins_refuse_if_busy_v1", session.requests().reload_plugins(unless_busy).await.map(drop)),
     ] {
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -322,16 +301,18 @@ async fn an_interrupt_tells_what_waits_and_ends_that_too_if_it_is_told_to() {
 /// Everything that is set, in the order in which it is to be set again.
 async fn all_set(session: &Session, end: &mut CliEnd) -> Vec<Value> {
     let ok = || json!({});
+    let control = |body: Value| session.requests().control(body);
+    let trusted =
+        json!({"subtype": "set_cwd", "path": "a", "trust_accepted": true, "trusted_directory": "/a"});
     done(end, session.set_model(Some("a")), ok()).await;
     done(end, session.set_max_thinking_tokens(Some(5)), ok()).await;
-    done(end, session.requests().set_cwd(SetCwd::new("a").trust("/a")), json!({"status": "ok", "cwd": "/a"}))
-        .await;
-    done(end, session.requests().register_repo_root("x"), json!({"directory": "/a/x"})).await;
-    let rejected =
-        done(end, session.requests().set_cwd("/b"), json!({"status": "rejected", "reason": "busy"})).await;
-    assert_eq!(rejected.status, SetCwdStatus::Rejected);
+    done(end, control(trusted), json!({"status": "ok", "cwd": "/a"})).await;
+    let root = json!({"subtype": "register_repo_root", "directory": "x"});
+    done(end, control(root), json!({"directory": "/a/x"})).await;
+    let elsewhere = json!({"subtype": "set_cwd", "path": "/b"});
+    done(end, control(elsewhere), json!({"status": "rejected", "reason": "busy"})).await;
     done(end, session.requests().set_thinking_display(Some(ThinkingDisplay::Omitted)), ok()).await;
-    done(end, session.requests().set_has_subscribers(Some(false)), ok()).await;
+    done(end, control(json!({"subtype": "set_has_subscribers", "has_subscribers": false})), ok()).await;
     done(end, session.requests().apply_flag_settings(json!({"model": "b", "effortLevel": "low"})), ok())
         .await;
     done(end, session.requests().set_mcp_permission_mode_override("s", Some(McpPermissionMode::Auto)), ok())
@@ -339,7 +320,7 @@ async fn all_set(session: &Session, end: &mut CliEnd) -> Vec<Value> {
     done(end, session.requests().set_mcp_permission_mode_override("t", Some(McpPermissionMode::Auto)), ok())
         .await;
     done(end, session.requests().set_mcp_permission_mode_override("t", None), ok()).await;
-    done(end, session.requests().rename_session("title"), ok()).await;
+    done(end, control(json!({"subtype": "rename_session", "title": "title"})), ok()).await;
     done(end, session.mcp_toggle("s", false), ok()).await;
     done(end, session.requests().seed_read_state("/a", 1), ok()).await;
     vec![
@@ -401,7 +382,8 @@ async fn a_setting_that_was_withdrawn_and_is_in_force_all_the_same_is_set_again(
 async fn a_working_directory_that_cannot_be_entered_again_is_not_gone_without() {
     let builder: SessionBuilder = Session::builder().configure(|options| options.restarts.cli.intensity = 1);
     let (session, mut end, mut listener) = start_by_hand(builder).await;
-    done(&mut end, session.requests().set_cwd("/gone"), json!({"status": "ok", "cwd": "/gone"})).await;
+    let gone = session.requests().control(json!({"subtype": "set_cwd", "path": "/gone"}));
+    done(&mut end, gone, json!({"status": "ok", "cwd": "/gone"})).await;
     let mut events = session.events();
     end.exit(Exit::Signal(9));
     let mut end = next(&mut listener).await;

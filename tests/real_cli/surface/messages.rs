@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use greenroom::message::{
-    ApiErrorKind, Assembler, ContentBlock, Delta, DeltaKind, Origin, SystemDetail, TerminalReason, ToolCalls,
-    UsageTracker,
+    ApiErrorKind, Assembler, ContentBlock, Delta, DeltaKind, SystemDetail, TerminalReason, UsageTracker,
 };
 use greenroom::options::SettingSource;
 use greenroom::session::{MessageOrGap, PromptPriority};
@@ -15,6 +14,23 @@ use greenroom_testkit::{ModelTurn, Recorder, Script, Transcript, Wire};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, answers, calc, call, hang, hears, in_time, outcome, start, stop, text};
+
+/// Messages and content blocks that no SDK types: they are read as JSON.
+const UNTYPED: [&str; 13] = [
+    "autocompact_state",
+    "post_turn_summary",
+    "task_summary",
+    "session_metadata",
+    "session_title_changed",
+    "vcs_state_changed",
+    "per_turn_effort_changed",
+    "late_allow_not_run",
+    "redacted_thinking",
+    "document",
+    "search_result",
+    "tool_reference",
+    "compaction",
+];
 
 /// Types of lines that are no messages of the conversation.
 const FRAMES: [&str; 4] = ["control_request", "control_response", "control_cancel_request", "keep_alive"];
@@ -33,10 +49,12 @@ fn checked(transcript: &Transcript) -> Vec<Message> {
         let message = Message::parse(&line).unwrap();
         assert_eq!(serde_json::to_string(&message).unwrap(), line);
         assert_eq!(message.value(), value);
-        assert!(!matches!(message, Message::Other(_)), "a type that is not known: {line}");
-        assert_ne!(message.system(), Some(&SystemDetail::Unknown), "a subtype that is not known: {line}");
-        let unknown = message.content().iter().find(|block| matches!(block, ContentBlock::Unknown(_)));
-        assert_eq!(unknown, None, "a block that is not known: {line}");
+        let name = message.subtype().unwrap_or(kind);
+        let unknown =
+            matches!(message, Message::Other(_)) || message.system() == Some(&SystemDetail::Unknown);
+        assert!(!unknown || UNTYPED.contains(&name), "a type that is not known: {line}");
+        let mut unknown = message.content().iter().filter(|block| matches!(block, ContentBlock::Unknown(_)));
+        assert!(unknown.all(|block| UNTYPED.contains(&block.kind())), "a block that is not known: {line}");
         messages.push(message);
     }
     messages
@@ -121,13 +139,10 @@ async fn every_frame_with_everything_switched_on_is_known_and_unchanged() {
     }
 
     // Views made of many messages.
-    let calls: ToolCalls = messages.iter().collect();
-    assert_eq!(calls.open().count(), 0, "{calls:?}");
-    let add = calls.calls().iter().find(|call| call.name == "mcp__calc__add").unwrap();
-    assert_eq!((add.result_text().as_deref(), add.is_error()), (Some("8"), false));
-    assert!(add.duration_ms.is_some());
-    let of_agent = calls.calls().iter().find(|call| call.parent_tool_use_id.is_some()).unwrap();
-    assert_eq!(of_agent.result_text().as_deref(), Some("2"));
+    let calls: Vec<_> = messages.iter().flat_map(Message::tool_uses).collect();
+    let add = calls.iter().find(|call| call.name == "mcp__calc__add").unwrap();
+    let result = messages.iter().flat_map(Message::tool_results).find(|result| result.tool_use_id == add.id);
+    assert_eq!(result.map(|result| (result.content.text(), result.is_error)), Some(("8".into(), false)));
 
     let (mut assembler, mut told, mut said) = (Assembler::new(), String::new(), String::new());
     for message in &messages {
@@ -148,7 +163,7 @@ async fn every_frame_with_everything_switched_on_is_known_and_unchanged() {
     assert!(costs[0] > 0.0 && costs.iter().all(|cost| *cost >= 0.0), "{costs:?}");
     let of_task = messages.iter().filter_map(Message::result).filter_map(|result| result.origin.as_ref());
     assert!(
-        of_task.clone().any(|origin| matches!(origin, Origin::TaskNotification(_))),
+        of_task.clone().any(|origin| origin.kind == "task-notification"),
         "{:?}",
         of_task.collect::<Vec<_>>()
     );
@@ -193,10 +208,10 @@ async fn frames_of_turns_that_fail_or_are_interrupted_are_known_too() {
         _ => None,
     });
     assert_eq!(error, Some(ApiErrorKind::AuthenticationFailed));
-    let calls: ToolCalls = messages.iter().collect();
-    let hung = calls.calls().iter().find(|call| call.name == "mcp__calc__hang").unwrap();
-    let meta = hung.result.as_ref().unwrap().meta.as_ref();
-    assert_eq!(meta.unwrap().non_execution_kind.as_deref(), Some("user-rejected"), "{hung:?}");
+    let hung =
+        messages.iter().flat_map(Message::tool_uses).find(|call| call.name == "mcp__calc__hang").unwrap();
+    let mut results = messages.iter().flat_map(Message::tool_results);
+    assert!(results.find(|result| result.tool_use_id == hung.id).unwrap().is_error);
 }
 
 #[tokio::test]
@@ -230,7 +245,7 @@ async fn prompts_are_taken_as_they_say() {
     })
     .await;
     assert_eq!(asked.text(), Some("Well."));
-    assert_eq!(asked.result().unwrap().origin, Some(Origin::Human));
+    assert!(asked.result().unwrap().origin.as_ref().unwrap().is_human());
     assert!(said().contains("The build is green.") && said().contains("How is the build?"));
 
     // A command that is none, and a file that is none.
@@ -239,7 +254,7 @@ async fn prompts_are_taken_as_they_say() {
     assert!(said().contains("/usage of @home"));
 
     let made = ask(Prompt { synthetic: true, ..Prompt::text("Made by a program.") }).await;
-    assert_eq!(made.result().unwrap().origin, Some(Origin::Unclassified));
+    assert_eq!(made.result().unwrap().origin.as_ref().unwrap().kind, "unclassified");
     assert!(said().contains("NOT USER INPUT"));
 
     let source = json!({ "type": "text", "media_type": "text/plain", "data": "remember" });

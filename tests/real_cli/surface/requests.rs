@@ -1,19 +1,17 @@
-//! Requests to the real CLI, each by its typed method.
+//! Requests to the real CLI.
 
 use std::path::Path;
 use std::time::Duration;
 
 use greenroom::message::ContextKind;
 use greenroom::options::ExternalServer;
-use greenroom::permission::PermissionBehavior;
 use greenroom::requests::{
-    ContextDetail, FileEncoding, McpCall, McpConnection, ReadFile, ReloadPlugins, RenameSession, Reply,
-    SetCwd, SetCwdStatus, SettingsFile,
+    ContextDetail, FileEncoding, McpConnection, ReadFile, ReloadPlugins, Reply, SettingsFile,
 };
 use greenroom::session::{MessageOrGap, Messages};
 use greenroom::{ErrorKind, Event, Message, Outcome, PermissionMode, Result, Session};
 use greenroom_testkit::{Fault, ModelTurn, Script};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{
     Stage, answers, calc, call, event, hang, hears, in_time, loaded, outcome, start, stop, text,
@@ -29,6 +27,17 @@ async fn refused<T>(asking: impl Future<Output = Result<T>>) -> String {
     let Err(error) = in_time("a request", asking).await else { panic!("it was not refused") };
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     error.to_string()
+}
+
+/// The answer to a request that has no method.
+async fn control(session: &Session, body: Value) -> Value {
+    asked(session.requests().control(body)).await
+}
+
+/// Asserts that the typed view has every field of the answer.
+fn known<T>(reply: &Reply<T>, extra: &serde_json::Map<String, Value>) {
+    assert!(serde_json::from_str::<Value>(reply.raw().get()).unwrap().is_object());
+    assert!(extra.is_empty(), "the CLI says more than is typed: {extra:?}");
 }
 
 /// The next message that fits.
@@ -64,12 +73,6 @@ fn builtin(name: &str, input: serde_json::Value) -> ModelTurn {
     ModelTurn::new().call(name, input)
 }
 
-/// Asserts that the typed view has every field of the answer and the raw JSON is complete.
-fn known<T>(reply: &Reply<T>, extra: &serde_json::Map<String, serde_json::Value>) {
-    assert!(serde_json::from_str::<serde_json::Value>(reply.raw().get()).unwrap().is_object());
-    assert!(extra.is_empty(), "the CLI says more than is typed: {extra:?}");
-}
-
 #[tokio::test]
 async fn what_is_set_in_mid_session_is_in_force_and_again_after_a_kill() {
     let script = Script::new().otherwise(text("Fine."));
@@ -89,36 +92,37 @@ async fn what_is_set_in_mid_session_is_in_force_and_again_after_a_kill() {
     assert_eq!(set.mode.as_deref(), Some("acceptEdits"));
     let error = session.set_permission_mode(PermissionMode::BypassPermissions).await.unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::Refused, Some("bypass_not_launched")));
-    let root = asked(session.requests().register_repo_root(stage.cwd.path().join("sub").as_path())).await;
-    assert!(root.directory.as_deref().is_some_and(|path| path.ends_with("sub")));
-    refused(session.requests().register_repo_root("/")).await;
+    let register = |folder: &Path| json!({"subtype": "register_repo_root", "directory": folder});
+    let root = control(&session, register(&stage.cwd.path().join("sub"))).await;
+    assert!(root["directory"].as_str().is_some_and(|path| path.ends_with("sub")), "{root}");
+    refused(session.requests().control(register(Path::new("/")))).await;
     asked(session.set_max_thinking_tokens(Some(2000))).await;
     asked(session.requests().apply_flag_settings(json!({"effortLevel": "low"}))).await;
-    asked(session.requests().set_has_subscribers(Some(true))).await;
-    let settings = asked(session.requests().settings()).await;
-    known(&settings, &settings.extra);
-    assert_eq!(settings.effective["effortLevel"], "low");
-    assert_eq!(settings.applied.model.as_deref(), Some("claude-haiku-4-5"));
+    control(&session, json!({"subtype": "set_has_subscribers", "has_subscribers": true})).await;
+    let settings = control(&session, json!({"subtype": "get_settings"})).await;
+    assert_eq!(settings["effective"]["effortLevel"], "low");
+    assert_eq!(settings["applied"]["model"], "claude-haiku-4-5");
 
     // A folder that nobody trusts yet is not entered.
-    let wish = asked(session.requests().set_cwd(elsewhere.as_path())).await;
-    known(&wish, &wish.extra);
-    assert_eq!(wish.status, SetCwdStatus::NeedsTrust);
-    let directory = wish.directory.clone().unwrap();
-    let moved = asked(session.requests().set_cwd(SetCwd::new(elsewhere.as_path()).trust(directory))).await;
-    known(&moved, &moved.extra);
-    assert_eq!((moved.status.clone(), moved.changed), (SetCwdStatus::Ok, Some(true)));
+    let enter = |path: &Path| json!({"subtype": "set_cwd", "path": path});
+    let wish = control(&session, enter(&elsewhere)).await;
+    assert_eq!(wish["status"], "needs_trust");
+    let mut trusted = enter(&elsewhere);
+    trusted["trust_accepted"] = json!(true);
+    trusted["trusted_directory"] = wish["directory"].clone();
+    let moved = control(&session, trusted).await;
+    assert_eq!((&moved["status"], &moved["changed"]), (&json!("ok"), &json!(true)));
     // The CLI refuses while it is busy with the folder before, and no message says for how long.
     let gone = in_time("an answer of a CLI that is not busy", async {
         loop {
-            let gone = asked(session.requests().set_cwd("/not/there")).await;
-            if gone.reason.as_deref() != Some("busy") {
+            let gone = control(&session, enter(Path::new("/not/there"))).await;
+            if gone["reason"] != "busy" {
                 return gone;
             }
         }
     })
     .await;
-    assert_eq!((gone.status.clone(), gone.reason.as_deref()), (SetCwdStatus::Rejected, Some("not_found")));
+    assert_eq!((&gone["status"], &gone["reason"]), (&json!("rejected"), &json!("not_found")));
 
     answers(&session, "Two.", "Fine.").await;
     let (model, mode, cwd) = init(&mut messages).await;
@@ -132,8 +136,9 @@ async fn what_is_set_in_mid_session_is_in_force_and_again_after_a_kill() {
         matches!(event, Event::CliReady { epoch: 2, .. }).then_some(())
     })
     .await;
-    let rules = asked(session.requests().permission_rules()).await;
-    assert!(rules.state.workspace_directories.iter().any(|folder| folder.path.ends_with("sub")), "{rules:?}");
+    let rules = control(&session, json!({"subtype": "list_permission_rules"})).await;
+    let folders = rules["state"]["workspaceDirectories"].as_array().unwrap();
+    assert!(folders.iter().any(|folder| folder["path"].as_str().unwrap().ends_with("sub")), "{rules}");
     answers(&session, "Three.", "Fine.").await;
     let (model, mode, cwd) = init(&mut messages).await;
     assert_eq!((model.as_str(), mode.as_str()), ("claude-haiku-4-5", "acceptEdits"));
@@ -157,8 +162,7 @@ async fn the_cli_says_what_it_is_and_what_the_session_came_to() {
     assert_eq!(info.account.api_key_source.as_deref(), Some("ANTHROPIC_API_KEY"));
     assert_eq!(info.current_permission_mode.as_deref(), Some("default"));
     assert_eq!(info.pid, asked(session.snapshot()).await.cli.and_then(|cli| cli.pid).map(u64::from));
-    assert!(info.commands.iter().all(|command| command.extra.is_empty()));
-    assert!(info.models.iter().all(|model| model.extra.is_empty() && !model.value.is_empty()));
+    assert!(info.models.iter().all(|model| !model.value.is_empty()));
     // The CLI tells some capabilities at once, and the rest with the first turn.
     assert_eq!(session.has_capability("mcp_call_check_permissions_v1"), Some(true));
     assert_eq!(session.has_capability("interrupt_cancel_queued_v1"), None);
@@ -166,56 +170,28 @@ async fn the_cli_says_what_it_is_and_what_the_session_came_to() {
     assert_eq!(session.has_capability("interrupt_cancel_queued_v1"), Some(true));
     assert_eq!(session.has_capability("of_tomorrow_v1"), Some(false));
 
-    let version = asked(session.requests().binary_version()).await;
-    known(&version, &version.extra);
-    assert_eq!(Some(&version.version), info.claude_code_version.as_ref());
-    let models = asked(session.requests().list_models()).await;
-    known(&models, &models.extra);
-    assert_eq!(models.models, info.models);
-
     for detail in [ContextDetail::Summary, ContextDetail::Full] {
         let usage = asked(session.context_usage(detail)).await;
-        known(&usage, &usage.extra);
         let row =
             |kind| usage.categories.iter().filter(|row| row.kind == kind).map(|row| row.tokens).sum::<u64>();
         assert!(row(ContextKind::Used) > 0 && row(ContextKind::Free) > row(ContextKind::Used), "{usage:?}");
         assert_eq!(
-            usage.mcp_tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(),
+            usage.mcp_tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect::<Vec<_>>(),
             ["mcp__calc__add"]
         );
-        assert!(
-            usage.api_usage.as_ref().is_some_and(|usage| usage.extra.is_empty() && usage.output_tokens > 0)
-        );
-        assert!(usage.categories.iter().all(|row| row.extra.is_empty()));
-        assert!(usage.grid_rows.iter().flatten().all(|square| square.extra.is_empty()));
-        assert!(usage.message_breakdown.as_ref().is_some_and(|parts| parts.extra.is_empty()));
+        assert!(usage.api_usage.as_ref().is_some_and(|usage| usage["output_tokens"].as_u64() > Some(0)));
+        assert!(!usage.grid_rows.is_empty() && usage.message_breakdown.is_some());
     }
     let usage = asked(session.requests().usage(false)).await;
     known(&usage, &usage.extra);
-    assert!(
-        usage.session.extra.is_empty()
-            && usage.session.model_usage.values().any(|model| model.output_tokens > 0)
-    );
+    assert!(usage.session.model_usage.values().any(|model| model.output_tokens > 0));
     assert_eq!((usage.rate_limits_available, usage.subscription_type.as_deref()), (false, None));
     asked(session.requests().usage(true)).await;
-    let cost = asked(session.requests().session_cost()).await;
-    known(&cost, &cost.extra);
-    assert!(cost.text.contains("Usage by model"), "{}", cost.text);
-    let hooks = asked(session.requests().hooks_listing()).await;
-    known(&hooks, &hooks.extra);
-    assert!(hooks.event_catalog.iter().any(|event| event.name == "PreToolUse" && event.supports_matcher));
-    assert!(hooks.policy.extra.is_empty());
-    let rules = asked(session.requests().permission_rules()).await;
-    known(&rules, &rules.state.extra);
-    let rule = rules.state.rules.iter().find(|rule| rule.rule == "mcp__calc__*").unwrap();
-    assert_eq!((&rule.behavior, rule.source.as_str()), (&Some(PermissionBehavior::Allow), "cliArg"));
-    assert!(rule.extra.is_empty() && rule.description.as_ref().is_some_and(|text| text.extra.is_empty()));
-
-    let plugins = asked(
-        session
-            .requests()
-            .reload_plugins(ReloadPlugins::new().hold_on_cache_impact(true).refuse_if_busy(true)),
-    )
+    let plugins = asked(session.requests().reload_plugins(ReloadPlugins {
+        hold_on_cache_impact: true,
+        refuse_if_busy: true,
+        ..Default::default()
+    }))
     .await;
     known(&plugins, &plugins.extra);
     assert_eq!((plugins.error_count, plugins.held), (0, Some(false)));
@@ -234,17 +210,16 @@ async fn the_cli_says_what_it_is_and_what_the_session_came_to() {
             .contains("not allowed: x")
     );
 
-    let id = session.session_id().unwrap();
-    asked(session.requests().rename_session(RenameSession::new("A title").session_id(&id))).await;
-    refused(session.requests().rename_session(RenameSession::new("A title").session_id("another"))).await;
+    let title =
+        |id: &str| json!({"subtype": "rename_session", "title": "T", "source": "host", "session_id": id});
+    control(&session, title(&session.session_id().unwrap())).await;
+    refused(session.requests().control(title("another"))).await;
     assert_eq!(
         session.requests().control(json!({"subtype": "set_color"})).await.unwrap_err().kind(),
         ErrorKind::Unsupported
     );
-    // The scripted model's side answer is no title.
-    asked(session.requests().generate_session_title("Adding numbers", false)).await;
     // A request without a typed method.
-    assert_eq!(asked(session.requests().control(json!({"subtype": "get_plan"}))).await["exists"], false);
+    assert_eq!(control(&session, json!({"subtype": "get_plan"})).await["exists"], false);
     stop(&session).await;
 }
 
@@ -271,10 +246,10 @@ async fn mcp_servers_are_listed_toggled_reconnected_and_called() {
     let Some(stage) = Stage::new(Script::new().otherwise(text("Fine."))).await else { return };
     let ext = ExternalServer::stdio("/bin/sh", ["-c", SERVER]);
     let session = start(stage.builder().mcp_server(calc()).external_mcp_server("ext", ext)).await;
+    let call = |tool: &str| json!({"subtype": "mcp_call", "tool": tool});
     // Brings the server up, if it is not yet.
-    let echoed = asked(session.requests().mcp_call("mcp__ext__echo")).await;
-    known(&echoed, &echoed.extra);
-    assert_eq!(echoed.structured_content, Some(json!({"a": 1})));
+    let echoed = control(&session, call("mcp__ext__echo")).await;
+    assert_eq!(echoed["structuredContent"], json!({"a": 1}));
     let status = asked(session.mcp_status()).await;
     known(&status, &status.extra);
     let row = |name: &str| status.servers.iter().find(|server| server.name == name).unwrap();
@@ -284,26 +259,12 @@ async fn mcp_servers_are_listed_toggled_reconnected_and_called() {
     );
     assert_eq!(row("ext").tools[0].annotations.read_only, Some(true));
     assert_eq!((row("calc").source.as_deref(), row("calc").tools.len()), (Some("sdk"), 1));
-    assert!(status.servers.iter().all(|server| server.extra.is_empty()), "{status:?}");
 
-    let raw =
-        asked(session.requests().mcp_call(McpCall::new("mcp__ext__echo").result_not_for_model(true))).await;
-    assert_eq!(
-        (raw.text().as_deref(), raw.meta.as_ref().unwrap()["k"].as_str()),
-        (Some("echoed"), Some("v"))
-    );
-    assert!(refused(session.requests().mcp_call("mcp__ext__fail")).await.contains("it is broken"));
-    let late =
-        asked(session.requests().mcp_call(McpCall::new("mcp__ext__slow").timeout(Duration::from_secs(1))))
-            .await;
-    let staging = late.staging.as_ref().unwrap();
-    assert_eq!((staging.ok, staging.error_code.as_deref()), (false, Some("timeout")));
-    let checked = McpCall::new("mcp__ext__fail").check_permissions(true);
-    assert!(refused(session.requests().mcp_call(checked)).await.contains("The tool did not run"));
-    assert!(refused(session.requests().mcp_call("mcp__calc__add")).await.contains("SDK"));
+    assert!(refused(session.requests().control(call("mcp__ext__fail"))).await.contains("it is broken"));
+    assert!(refused(session.requests().control(call("mcp__calc__add"))).await.contains("SDK"));
     // Given up: the CLI ends the call, and says so to nobody.
     let quick = session.with_request_timeout(Duration::from_millis(300));
-    let error = in_time("the call", quick.requests().mcp_call("mcp__ext__slow")).await.unwrap_err();
+    let error = in_time("the call", quick.requests().control(call("mcp__ext__slow"))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
 
     let resource = asked(session.requests().mcp_read_resource("ext", "ui://x")).await;
@@ -341,9 +302,8 @@ async fn a_turn_is_interrupted_asked_about_aside_and_what_waits_with_it_ended() 
     let mut second = asked(session.prompt("And then?")).await;
     let mut third = asked(session.prompt("And then?")).await;
 
-    let aside = asked(session.requests().side_question("What is that?")).await;
-    known(&aside, &aside.extra);
-    assert!(aside.response.is_some(), "{aside:?}");
+    let aside = control(&session, json!({"subtype": "side_question", "question": "What is that?"})).await;
+    assert!(aside["response"].is_string(), "{aside}");
     let taken = asked(session.cancel_async_message(second.prompt_uuid())).await;
     assert!(taken.cancelled);
     assert!(!asked(session.cancel_async_message(first.prompt_uuid())).await.cancelled, "it has begun");
@@ -393,24 +353,19 @@ async fn files_are_rewound_and_read_and_tasks_looked_at() {
     let prompt = turn.prompt_uuid().to_owned();
     assert!(in_time("the turn", turn.outcome()).await.unwrap().is_completed() && file.exists());
 
-    let read = asked(session.requests().read_file("new.txt")).await;
-    known(&read, &read.extra);
+    let read = asked(session.requests().read_file("new.txt", ReadFile::default())).await;
     assert_eq!((read.contents.as_str(), read.lossy), ("a\nb\n", Some(false)));
     let part = asked(
-        session.requests().read_file(ReadFile::new("new.txt").max_bytes(1).encoding(FileEncoding::Base64)),
+        session
+            .requests()
+            .read_file("new.txt", ReadFile { max_bytes: Some(1), encoding: Some(FileEncoding::Base64) }),
     )
     .await;
     assert_eq!(
         (part.contents.as_str(), part.truncated, part.encoding.as_deref()),
         ("YQ==", Some(true), Some("base64"))
     );
-    refused(session.requests().read_file("nothing.txt")).await;
-    let found = asked(session.requests().file_suggestions("")).await;
-    known(&found, &found.extra);
-    assert!(
-        found.suggestions.iter().any(|file| file.path == "new.txt" && file.extra.is_empty()),
-        "{found:?}"
-    );
+    refused(session.requests().read_file("nothing.txt", ReadFile::default())).await;
     asked(session.requests().seed_read_state(&file, 1)).await;
 
     let preview = asked(session.rewind_files_dry_run(&prompt)).await;
@@ -436,16 +391,14 @@ async fn files_are_rewound_and_read_and_tasks_looked_at() {
     .await;
     let output = in_time("the output of the task", async {
         loop {
-            let output = asked(session.requests().task_output(&task)).await;
-            if output.total_bytes > 0 {
+            let output = control(&session, json!({"subtype": "get_task_output", "task_id": task})).await;
+            if output["total_bytes"] != 0 {
                 return output;
             }
         }
     })
     .await;
-    known(&output, &output.extra);
-    assert_eq!((output.output.as_str(), output.total_bytes, output.truncated), ("out\n", 4, false));
-    refused(session.requests().task_output("nothing")).await;
+    assert_eq!(output["output"], "out\n");
     asked(session.stop_task(&task)).await;
     message(&mut messages, |message| {
         let Message::System(system) = message else { return None };

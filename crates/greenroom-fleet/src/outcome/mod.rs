@@ -6,7 +6,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use greenroom::message::{ResultMessage, UsageTracker};
+use greenroom::message::{ResultMessage, Typed, UsageTracker};
 use greenroom::report::InterruptedBy as SessionInterruptedBy;
 use greenroom::{Error, ErrorKind, Message, Outcome};
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
 }
 
 /// The outcome of a prompt whose turn failed, or that its session refused.
-pub(crate) fn failed(error: &Error, result: Option<&Arc<ResultMessage>>) -> PromptOutcome {
+pub(crate) fn failed(error: &Error, result: Option<&Arc<Typed<ResultMessage>>>) -> PromptOutcome {
     PromptOutcome::Failed {
         kind: snake_case(error.kind()),
         message: error.to_string(),
@@ -74,7 +74,7 @@ pub(crate) fn cost_of(tracker: &mut UsageTracker, ended: &greenroom::Result<Outc
 
 /// A result as it is kept: without the fields that no backend can keep, because they are nested too deeply or have a number out
 /// of range.
-fn kept(result: &Arc<ResultMessage>) -> Value {
+fn kept(result: &Arc<Typed<ResultMessage>>) -> Value {
     let (message, raw) = (Message::Result(result.clone()), result.raw().get());
     if depth(raw) <= DEEPEST
         && let value @ Value::Object(_) = message.value()

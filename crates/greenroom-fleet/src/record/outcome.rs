@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use greenroom::Message;
-use greenroom::message::ResultMessage;
+use greenroom::message::{ResultMessage, Typed};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -76,7 +76,7 @@ impl PromptOutcome {
     /// assert_eq!(outcome.text(), Some("Hello."));
     /// assert_eq!(outcome.result().unwrap().num_turns, 1);
     /// ```
-    pub fn result(&self) -> Option<Arc<ResultMessage>> {
+    pub fn result(&self) -> Option<Arc<Typed<ResultMessage>>> {
         match Message::parse(&self.json()?.to_string()) {
             Ok(Message::Result(result)) => Some(result),
             _ => None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom::message::ResultMessage;
+use greenroom::message::{ResultMessage, Typed};
 use greenroom::{Session, SessionBuilder};
 use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ pub(crate) fn completed() -> PromptOutcome {
 }
 
 /// A result of the CLI with these fields.
-pub(crate) fn result(mut fields: Value) -> Arc<ResultMessage> {
+pub(crate) fn result(mut fields: Value) -> Arc<Typed<ResultMessage>> {
     fields["type"] = json!("result");
     match greenroom::Message::parse(&fields.to_string()).unwrap() {
         greenroom::Message::Result(result) => result,

@@ -1,62 +1,7 @@
 //! Messages beside the conversation: progress, quotas, logins, goals.
 
-use std::fmt;
-use std::ops::Deref;
-
-use serde_json::value::RawValue;
-
-use crate::wire::brief::show;
-use crate::wire::message::read::MessageHead;
 use crate::wire::objects::objects;
 use crate::wire::words::words;
-
-/// A message with a body `T`, to which it dereferences, and the fields that every message has.
-///
-/// ```
-/// use greenroom::Message;
-///
-/// let line = r#"{"type": "tool_progress", "uuid": "u1", "tool_name": "Bash", "elapsed_time_seconds": 2.5}"#;
-/// let Message::ToolProgress(progress) = Message::parse(line)? else { unreachable!() };
-/// assert_eq!((progress.uuid(), progress.tool_name.as_str()), (Some("u1"), "Bash"));
-/// assert_eq!(progress.raw().get(), line);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct Typed<T> {
-    pub(crate) head: MessageHead,
-    raw: Box<RawValue>,
-    body: T,
-}
-
-impl<T> Typed<T> {
-    pub(crate) fn new(body: T, head: MessageHead, raw: Box<RawValue>) -> Self {
-        Self { head, raw, body }
-    }
-
-    /// The body.
-    pub fn body(&self) -> &T {
-        &self.body
-    }
-}
-
-impl<T> Deref for Typed<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.body
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Typed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Typed");
-        show(&mut shown, "body", &self.body);
-        self.head.show(&self.raw, &mut shown);
-        shown.finish()
-    }
-}
-
-crate::wire::message::view::common!(Typed<T>, T);
 
 objects! {
     /// A tool is still running (`type` `tool_progress`).
@@ -144,7 +89,8 @@ objects! {
     /// results start at 0 again.
     message ConversationReset {
         new_conversation_id: String,
-        trigger: Option<ResetTrigger>,
+        /// `clear`, `plan_mode_exit` and others.
+        trigger: Option<String>,
         /// RFC 3339.
         timestamp: Option<String>,
     }
@@ -174,26 +120,6 @@ objects! {
         /// The prompt: [`Turn::prompt_uuid`](crate::Turn::prompt_uuid).
         command_uuid: String,
         state: CommandState,
-        /// The prompt overtook others in the queue.
-        ran_ahead: Option<bool>,
-    }
-
-    /// When the CLI will compact the conversation (`type` `autocompact_state`; undeclared in the SDKs).
-    message AutocompactState {
-        value: Autocompact,
-    }
-
-    /// When the CLI will compact the conversation, in an [`AutocompactState`].
-    part Autocompact {
-        enabled: bool,
-        /// Usable size of the context, in tokens.
-        effective_window: Option<u64>,
-        /// Size of the context, in tokens, at which the CLI compacts.
-        threshold: Option<u64>,
-        /// The user cannot change the threshold.
-        enforced: Option<bool>,
-        /// Which setting decided.
-        source: Option<String>,
     }
 }
 
@@ -204,16 +130,6 @@ words! {
         /// Requests are allowed, and the quota is nearly used up.
         AllowedWarning = "allowed_warning",
         Rejected = "rejected",
-    }
-
-    /// Reason for clearing a conversation, in a [`ConversationReset`].
-    pub enum ResetTrigger or "" {
-        /// The command `/clear`.
-        Clear = "clear",
-        /// The user accepted a plan.
-        PlanModeExit = "plan_mode_exit",
-        FreshSession = "fresh_session",
-        Onboarding = "onboarding",
     }
 
     /// The state of a prompt, in a [`CommandLifecycle`].

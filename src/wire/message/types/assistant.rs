@@ -1,17 +1,14 @@
 //! Messages of the model.
 
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
+use serde_json::Value;
 
 use super::content::parse::Blocks;
 use super::content::{ContentBlock, ToolUseRef, join};
-use super::context::{ContextSummary, UsageSummary};
 use super::reason::ApiErrorKind;
 use super::usage::Usage;
-use crate::wire::lenient::{object, or_default};
-use crate::wire::message::read::MessageHead;
+use crate::wire::lenient::object;
 use crate::wire::message::view::message;
-use crate::wire::objects::objects;
 
 message! {
     /// Text and tool calls of the model (`type` `assistant`).
@@ -33,23 +30,16 @@ message! {
     /// assert_eq!((said.error.clone(), said.api_error_status), (Some(ApiErrorKind::RateLimit), Some(429)));
     /// # Ok::<(), serde_json::Error>(())
     /// ```
-    AssistantMessage from AssistantFields {
+    AssistantMessage {
         read {
+            /// The message of the Messages API, or its complete part.
             #[serde(deserialize_with = "object")]
             message: ApiMessage,
-        }
-        made |fields, _head| {
-            /// The message of the Messages API, or its complete part.
-            message: ApiMessage = fields.message,
         }
         /// Set if the API call failed.
         error: Option<ApiErrorKind>,
         /// The HTTP status of the failed API call.
         api_error_status: Option<u16>,
-        /// The API's name for the error, such as `overloaded_error`.
-        api_error_type: Option<String>,
-        /// The CLI made this message to report a failed API call.
-        is_api_error_message: bool,
         /// The API request.
         request_id: Option<String>,
         /// The subagent that wrote the message; `None` on the main thread.
@@ -57,8 +47,7 @@ message! {
         subagent_type: Option<String>,
         /// The subagent's task, in a few words.
         task_description: Option<String>,
-        /// Earlier messages that this message replaces and that should no longer be shown: see
-        /// [`remove_superseded`](crate::message::remove_superseded).
+        /// Uuids of earlier messages that this message replaces and that should no longer be shown.
         supersedes: Vec<String>,
         /// An interrupt cut the message off.
         aborted: bool,
@@ -66,58 +55,40 @@ message! {
         resume_reason: Option<String>,
         /// The model continues thinking that was cut off.
         resumed_from_incomplete_thinking: bool,
-        /// Titles of the tools, for people.
-        tool_use_meta: Vec<ToolUseMeta>,
-        thinking_duration_ms: Option<u64>,
         /// Display mode of the thinking.
         thinking_display: Option<String>,
-        context_usage: Option<ContextSummary>,
-        usage_report: Option<UsageSummary>,
+        /// Fill of the context window, in the CLI's shape; [`Session::context_usage`](crate::Session::context_usage) asks for
+        /// more.
+        context_usage: Option<Value>,
+        /// Usage of the session and its quotas, in the CLI's shape.
+        usage_report: Option<Value>,
         /// RFC 3339.
         timestamp: Option<String>,
     }
 }
 
-objects! {
-    /// Titles of a tool and its server, in an [`AssistantMessage`].
-    part ToolUseMeta {
-        /// The tool call.
-        id: String,
-        /// The tool's title.
-        display_name: Option<String>,
-        /// The server's title.
-        server_display_name: Option<String>,
-        /// The tool's name at its server.
-        tool_name: Option<String>,
+message! {
+    /// The message of the Messages API inside an [`AssistantMessage`].
+    ApiMessage {
+        read {
+            /// The blocks of this frame, usually one.
+            #[serde(deserialize_with = "content_blocks")]
+            content: Vec<ContentBlock>,
+        }
+        /// The API's id, shared by all frames of one message.
+        id: Option<String>,
+        /// The model that answered; `<synthetic>` if the CLI made the message itself.
+        model: Option<String>,
+        /// `assistant`.
+        role: Option<String>,
+        /// Stop reason: `end_turn`, `tool_use`, `max_tokens`, and others. Usually `None`, because the CLI sends a frame
+        /// before the API message ends.
+        stop_reason: Option<String>,
+        /// The text at which the model stopped.
+        stop_sequence: Option<String>,
+        /// Tokens so far; not final. The turn's result has the totals.
+        usage: Option<Usage>,
     }
-}
-
-/// The message of the Messages API inside an [`AssistantMessage`].
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
-pub struct ApiMessage {
-    /// The API's id, shared by all frames of one message.
-    #[serde(default, deserialize_with = "or_default")]
-    pub id: Option<String>,
-    /// The model that answered; `<synthetic>` if the CLI made the message itself.
-    #[serde(default, deserialize_with = "or_default")]
-    pub model: Option<String>,
-    /// `assistant`.
-    #[serde(default, deserialize_with = "or_default")]
-    pub role: Option<String>,
-    /// The blocks of this frame, usually one.
-    #[serde(deserialize_with = "content_blocks")]
-    pub content: Vec<ContentBlock>,
-    /// Stop reason: `end_turn`, `tool_use`, `max_tokens`, and others. Usually `None`, because the CLI sends a
-    /// frame before the API message ends.
-    #[serde(default, deserialize_with = "or_default")]
-    pub stop_reason: Option<String>,
-    /// The text at which the model stopped.
-    #[serde(default, deserialize_with = "or_default")]
-    pub stop_sequence: Option<String>,
-    /// Tokens so far; not final. The turn's result has the totals.
-    #[serde(default, deserialize_with = "or_default")]
-    pub usage: Option<Usage>,
 }
 
 fn content_blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ContentBlock>, D::Error> {

@@ -65,57 +65,6 @@ words! {
         StructuredOutputRetryExhausted = "structured_output_retry_exhausted",
         TurnSetupFailed = "turn_setup_failed",
     }
-
-    /// Reason of a failed start, in a [`ResultMessage`](crate::message::ResultMessage).
-    pub enum StartupFailureReason or "" {
-        /// An API key is set, but the organization requires its own login.
-        OrgPinApiKeyConflict = "org_pin_api_key_conflict",
-        ProviderNotAllowed = "provider_not_allowed",
-        OrgVerifyFailed = "org_verify_failed",
-        /// The login belongs to another organization than required.
-        OrgPinMismatch = "org_pin_mismatch",
-        ManagedSettingsInvalid = "managed_settings_invalid",
-        /// Required settings could not be loaded from the server.
-        RemoteSettingsRequiredUnavailable = "remote_settings_required_unavailable",
-        /// The gateway requires a login.
-        GatewaySigninRequired = "gateway_signin_required",
-        GatewayAccessDenied = "gateway_access_denied",
-        ProxyInvalid = "proxy_invalid",
-        /// The folder for temporary files is unusable.
-        TempDirUnusable = "temp_dir_unusable",
-        CwdUnavailable = "cwd_unavailable",
-        ShellToolMissing = "shell_tool_missing",
-        /// A background session is using the conversation.
-        SessionHeldByBackground = "session_held_by_background",
-        /// The conversation belongs to another worktree.
-        WorktreeResumeRefused = "worktree_resume_refused",
-        WorktreeUnverified = "worktree_unverified",
-        CliVersionTooOld = "cli_version_too_old",
-        BypassRoot = "bypass_root",
-        /// The required configuration of the organization is missing.
-        OrgConfigRequiredUnavailable = "org_config_required_unavailable",
-        /// The configuration of the organization was rejected.
-        OrgConfigRefused = "org_config_refused",
-        /// A sandbox is required but unavailable.
-        SandboxRequiredUnavailable = "sandbox_required_unavailable",
-        /// Another frame was sent before `initialize`.
-        InitializeNotFirst = "initialize_not_first",
-        /// The configuration file is broken: see
-        /// [`invalid_config_file`](crate::message::ResultMessage::invalid_config_file).
-        ConfigFileInvalid = "config_file_invalid",
-        /// Announced managed settings did not arrive.
-        ManagedSettingsNotDelivered = "managed_settings_not_delivered",
-        /// Announced fields of `initialize` did not arrive.
-        InitializeFieldsNotDelivered = "initialize_fields_not_delivered",
-    }
-
-    /// State of the fast mode.
-    pub enum FastModeState or "" {
-        Off = "off",
-        On = "on",
-        /// The fast mode was used up and returns after a wait.
-        Cooldown = "cooldown",
-    }
 }
 
 impl TerminalReason {

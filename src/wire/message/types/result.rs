@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::origin::Origin;
-use super::reason::{FastModeState, StartupFailureReason, TerminalReason};
+use super::reason::TerminalReason;
 use super::usage::{ModelUsage, Usage};
-use crate::wire::lenient::{by_json, or_default};
-use crate::wire::message::read::{MessageHead, raw_field};
+use crate::wire::message::read::raw_field;
+use crate::wire::message::typed::Typed;
 use crate::wire::message::view::message;
 use crate::wire::objects::objects;
 
@@ -35,17 +34,14 @@ message! {
     /// assert_eq!(end.api_error_status, Some(529));
     /// # Ok::<(), serde_json::Error>(())
     /// ```
-    ResultMessage from ResultFields {
+    ResultMessage {
         read {
-            #[serde(default)]
-            is_error: Option<bool>,
-        }
-        made |fields, head| {
             /// `success`, `error_during_execution`, `error_max_turns`, `error_max_budget_usd`,
             /// `error_max_structured_output_retries`; an open set.
-            subtype: String = head.subtype.clone().unwrap_or_default(),
-            /// The turn failed. If the CLI does not say: the subtype is not `success`.
-            is_error: bool = fields.is_error.unwrap_or(subtype != "success"),
+            subtype: String,
+            /// The turn failed. `None` if the CLI does not say: see [`is_success`](Self::is_success).
+            #[serde(default)]
+            is_error: Option<bool>,
         }
         /// The model's last answer, or the text of a failed API call. Only with the subtype `success`.
         result: Option<String>,
@@ -65,8 +61,8 @@ message! {
         usage: Option<Usage>,
         /// Tokens and cost of the conversation so far, by model.
         model_usage: BTreeMap<String, ModelUsage> = "modelUsage",
-        /// Tokens and cost since the last result, by model (seen with CLI 2.1.328).
-        model_usage_since_last_result: BTreeMap<String, ModelUsage>,
+        /// Tokens and cost since the last result, by model (seen with CLI 2.1.328); `None` if the CLI does not say.
+        model_usage_since_last_result: Option<BTreeMap<String, ModelUsage>>,
         /// Tool calls of this turn that were denied.
         permission_denials: Vec<PermissionDenial>,
         /// The answer in the shape of the output schema.
@@ -78,9 +74,8 @@ message! {
         stop_reason: Option<String>,
         /// The HTTP status of a failed API call.
         api_error_status: Option<u16>,
-        /// The API's name for the error, such as `overloaded_error`.
-        api_error_type: Option<String>,
-        startup_failure_reason: Option<StartupFailureReason>,
+        /// Why the session could not start, such as `org_pin_mismatch` or `config_file_invalid`; an open set.
+        startup_failure_reason: Option<String>,
         /// The broken configuration file, if the session could not start because of it.
         invalid_config_file: Option<InvalidConfigFile>,
         /// Turns that still wait; above 0, more results follow. `None` if the CLI does not say, as when the session
@@ -96,13 +91,10 @@ message! {
         resume_reason: Option<String>,
         /// RFC 3339.
         credential_expires_at: Option<String>,
-        fast_mode_state: Option<FastModeState>,
+        /// `off`, `on`, or `cooldown` until a used-up fast mode returns.
+        fast_mode_state: Option<String>,
         /// Reason if the fast mode is unavailable.
         fast_mode_disabled_reason: Option<String>,
-        /// The subagents of the turn (seen with CLI 2.1.328).
-        subagent_stats: Option<SubagentStats>,
-        /// Number of stops for safety (seen with CLI 2.1.328).
-        safety_stops: Option<u64>,
         /// A process that was started in advance took over the session.
         warm_spare_claimed: Option<bool>,
         /// From the prompt to the first token.
@@ -117,10 +109,6 @@ message! {
         request_sent_wall_ms: Option<u64>,
         /// From the prompt to the first frame with content.
         first_content_frame_ms: Option<u64>,
-        /// Uncached input tokens of the first request.
-        first_request_input_tokens: Option<u64>,
-        /// Cached input tokens of the first request.
-        first_request_cache_read_input_tokens: Option<u64>,
         /// Zero point of the times above, in milliseconds since 1970.
         time_origin_ms: Option<f64>,
     }
@@ -134,6 +122,14 @@ objects! {
         input: Value,
     }
 
+    /// A denied tool call, in a [`ResultMessage`].
+    part PermissionDenial {
+        tool_name: String,
+        tool_use_id: Option<String>,
+        /// The arguments; `null` if they were not sent.
+        tool_input: Value,
+    }
+
     /// A broken configuration file, in a [`ResultMessage`].
     part InvalidConfigFile {
         path: String,
@@ -143,49 +139,19 @@ objects! {
         backup_searched: bool,
         backup_path: Option<String>,
     }
-
-    /// Counts of the subagents of a turn, in a [`ResultMessage`].
-    part SubagentStats {
-        spawned: u64,
-        started_in_background: u64,
-        spawned_by_subagents: u64,
-        max_depth: u64,
-        completed: u64,
-        failed: u64,
-        /// By who killed them: `parent`, `user`, `system`.
-        killed: BTreeMap<String, u64>,
-        /// By the limit that refused them: `depth_limit`, `concurrency_limit`, `budget`.
-        refused: BTreeMap<String, u64>,
-        /// By how the model asked for them: `background`, `foreground`, `unset`.
-        requested: BTreeMap<String, u64>,
-        by_type: BTreeMap<String, u64>,
-    }
 }
 
-by_json!(PermissionDenial);
-
-/// A denied tool call, in a [`ResultMessage`].
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[allow(missing_docs, reason = "fields are named as on the wire")]
-#[non_exhaustive]
-pub struct PermissionDenial {
-    pub tool_name: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub tool_use_id: Option<String>,
-    /// The arguments; `null` if they were not sent.
-    #[serde(default)]
-    pub tool_input: Value,
-}
-
-impl ResultMessage {
+impl Typed<ResultMessage> {
     /// The structured output as JSON, if the typed view may be incomplete.
     pub(crate) fn whole_structured_output(&self) -> Option<Box<RawValue>> {
         if !self.head.abridged {
             return None;
         }
-        raw_field(&self.raw, "structured_output").filter(|json| json.get() != "null")
+        raw_field(self.raw(), "structured_output").filter(|json| json.get() != "null")
     }
+}
 
+impl ResultMessage {
     /// The known subtypes.
     pub const SUBTYPES: &'static [&'static str] = &[
         "success",
@@ -195,9 +161,9 @@ impl ResultMessage {
         "error_max_structured_output_retries",
     ];
 
-    /// Whether the turn succeeded: the subtype is `success` and `is_error` is false.
+    /// Whether the turn succeeded: the subtype is `success` and `is_error` is not set.
     pub fn is_success(&self) -> bool {
-        self.subtype == "success" && !self.is_error
+        self.subtype == "success" && self.is_error != Some(true)
     }
 
     /// The error text; `None` if the turn succeeded.

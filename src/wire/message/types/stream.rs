@@ -1,19 +1,15 @@
 //! Partial messages, while the model writes them.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::OnceLock;
 
-use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::assistant::ApiMessage;
 use super::content::ContentBlock;
 use super::usage::Usage;
-use crate::wire::brief::show;
-use crate::wire::lenient::fits;
-use crate::wire::message::read::{MessageHead, Span};
+use crate::wire::message::read::{Text, field};
+use crate::wire::message::typed::Typed;
 
 pub(crate) mod parse;
 
@@ -33,18 +29,13 @@ pub(crate) mod parse;
 /// assert_eq!((piece.event_type(), piece.text_delta()), ("content_block_delta", Some("Hel")));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamEvent {
-    pub(crate) head: MessageHead,
-    raw: Box<RawValue>,
-    /// `None` if `raw` has the event as it is.
-    event: Option<Box<RawValue>>,
     event_type: Cow<'static, str>,
-    /// Parsed on first use: most events are deltas, and not every reader looks into them.
+    /// Parsed on first use if it is a delta: most events are deltas, and not every reader looks into them.
     api_event: OnceLock<ApiEvent>,
-    /// The place of the `delta` in `raw`, from which `api_event` is parsed.
-    delta: Option<Span>,
+    delta: Option<Text>,
     /// Number of the content block that the event is about, from 0.
     pub index: Option<u64>,
     /// The API's id of the message.
@@ -98,7 +89,7 @@ pub enum ApiEvent {
     Ping,
     /// The stream failed (`error`), with the API's error.
     Error(Value),
-    /// Any other event, or an event of an unexpected shape: see [`StreamEvent::event`].
+    /// Any other event, or an event of an unexpected shape: see [`Typed::event_value`].
     Unknown,
 }
 
@@ -116,13 +107,9 @@ pub enum BlockDelta {
     Signature(String),
     /// Source of the text (`citations_delta`).
     Citation(Value),
-    /// Part of a summary (`compaction_delta`).
-    Compaction(String),
     /// Any other addition, unchanged.
     Unknown(Value),
 }
-
-crate::wire::message::view::common!(StreamEvent);
 
 impl StreamEvent {
     /// The known types of events.
@@ -137,39 +124,27 @@ impl StreamEvent {
         "error",
     ];
 
-    /// The API's event, as JSON.
-    pub fn event(&self) -> &RawValue {
-        #[derive(Deserialize)]
-        struct Event<'a> {
-            #[serde(borrow)]
-            event: &'a RawValue,
-        }
-        match &self.event {
-            Some(event) => event,
-            None => {
-                serde_json::from_str::<Event<'_>>(self.raw.get()).map_or(RawValue::NULL, |body| body.event)
-            }
-        }
+    /// The `type` of the event: `message_start`, `content_block_start`, `content_block_delta`,
+    /// `content_block_stop`, `message_delta`, `message_stop`, and others.
+    pub fn event_type(&self) -> &str {
+        &self.event_type
     }
+}
 
-    /// The API's event, parsed on each call. `null` if the event is nested too deep or has a number out of range.
+impl Typed<StreamEvent> {
+    /// The API's event, parsed from the JSON on each call. `null` if the event is nested too deep or has a number out of
+    /// range.
     pub fn event_value(&self) -> Value {
-        fits(self.event()).unwrap_or_default()
+        field(self.raw(), "event").unwrap_or_default()
     }
 
     /// The API's event, typed.
     pub fn api_event(&self) -> &ApiEvent {
         self.api_event.get_or_init(|| {
-            let delta = self.delta.map(|delta| delta.read(&self.raw));
+            let delta = self.delta.as_ref().map(|delta| delta.read(self.raw()));
             let delta = delta.and_then(|delta| serde_json::from_str::<Option<BlockDelta>>(delta).ok());
             delta.flatten().map_or(ApiEvent::Unknown, ApiEvent::ContentBlockDelta)
         })
-    }
-
-    /// The `type` of the event: `message_start`, `content_block_start`, `content_block_delta`,
-    /// `content_block_stop`, `message_delta`, `message_stop`, and others.
-    pub fn event_type(&self) -> &str {
-        &self.event_type
     }
 
     /// The added text, if the event adds text.
@@ -194,20 +169,5 @@ impl StreamEvent {
             ApiEvent::ContentBlockDelta(BlockDelta::InputJson(text)) => Some(text),
             _ => None,
         }
-    }
-}
-
-impl fmt::Debug for StreamEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("StreamEvent");
-        show(&mut shown, "event_type", &self.event_type);
-        show(&mut shown, "index", &self.index);
-        show(&mut shown, "api_event", self.api_event());
-        show(&mut shown, "api_message_id", &self.api_message_id);
-        show(&mut shown, "ttft_ms", &self.ttft_ms);
-        show(&mut shown, "thinking_display", &self.thinking_display);
-        show(&mut shown, "resume_reason", &self.resume_reason);
-        self.head.show(&self.raw, &mut shown);
-        shown.finish()
     }
 }

@@ -1,16 +1,15 @@
 //! Messages to the model.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::content::parse::Blocks;
 use super::content::{ContentBlock, ToolResultRef, join};
 use super::origin::Origin;
 use crate::wire::lenient::object;
-use crate::wire::message::read::{self, MessageHead};
+use crate::wire::message::read;
+use crate::wire::message::typed::Typed;
 use crate::wire::message::view::message;
-use crate::wire::objects::objects;
 
 message! {
     /// A message to the model (`type` `user`): above all results of its tool calls, also prompts that the CLI made
@@ -31,14 +30,11 @@ message! {
     /// assert_eq!(told.tool_use_result().unwrap()[0]["text"], "8");
     /// # Ok::<(), serde_json::Error>(())
     /// ```
-    UserMessage from UserFields {
+    UserMessage {
         read {
-            #[serde(deserialize_with = "object")]
-            message: UserContent,
-        }
-        made |fields, _head| {
             /// The blocks. Content that came as a plain string is one text block.
-            content: Vec<ContentBlock> = fields.message.content.0,
+            #[serde(rename = "message", deserialize_with = "content_of_message")]
+            content: Vec<ContentBlock>,
         }
         /// The message repeats a prompt that the CLI received, or a message that the CLI had already recorded.
         is_replay: bool = "isReplay",
@@ -51,33 +47,10 @@ message! {
         subagent_type: Option<String>,
         /// The subagent's task, in a few words.
         task_description: Option<String>,
-        /// Permission decisions for the tool calls.
-        tool_result_meta: Vec<ToolResultMeta>,
         /// Files of a repeated prompt.
         file_attachments: Vec<Value>,
         /// RFC 3339.
         timestamp: Option<String>,
-    }
-}
-
-objects! {
-    /// Why a tool call ran or did not run, in a [`UserMessage`].
-    part ToolResultMeta {
-        /// The tool call.
-        id: String,
-        permission_decision: Option<ToolPermissionDecision>,
-        /// Why the call did not run: `interrupted`, `user-rejected`, and others.
-        non_execution_kind: Option<String>,
-    }
-
-    /// A permission decision, in a [`ToolResultMeta`].
-    part ToolPermissionDecision {
-        /// `accept`, `reject`, and others.
-        decision: String,
-        /// Who decided: `config`, `user`, `hook`, and others.
-        source: Option<String>,
-        /// The kind of reason, such as `rule`.
-        reason_type: Option<String>,
     }
 }
 
@@ -91,17 +64,22 @@ impl UserMessage {
     pub fn tool_results(&self) -> impl Iterator<Item = ToolResultRef<'_>> {
         self.content.iter().filter_map(ContentBlock::as_tool_result)
     }
+}
 
+impl Typed<UserMessage> {
     /// The tool's own return value, before it was turned into text for the model. The shape depends on the tool; for an
     /// MCP tool it is the list of content blocks, or a string if the call failed.
     ///
     /// Parsed on each call: it may be large, and repeats the content.
     pub fn tool_use_result(&self) -> Option<Value> {
-        read::field(&self.raw, "tool_use_result").filter(|result| !result.is_null())
+        read::field(self.raw(), "tool_use_result").filter(|result| !result.is_null())
     }
 }
 
-#[derive(Deserialize)]
-struct UserContent {
-    content: Blocks,
+fn content_of_message<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ContentBlock>, D::Error> {
+    #[derive(Deserialize)]
+    struct UserContent {
+        content: Blocks,
+    }
+    object(from).map(|UserContent { content: Blocks(content) }| content)
 }

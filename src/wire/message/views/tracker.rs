@@ -91,7 +91,7 @@ impl UsageTracker {
         let total = result.total_cost_usd.filter(|cost| *cost > 0.0);
         // Less than before: the totals have started again, for example in a new process.
         let is_first = total.is_some_and(|cost| self.cost <= 0.0 || cost < self.cost);
-        let since_last_result = if is_first { usage_since_last_result(result) } else { None };
+        let since_last_result = if is_first { result.model_usage_since_last_result.as_ref() } else { None };
         if let Some(cost) = total {
             turn.cost_usd = match since_last_result {
                 Some(models) => models.values().filter_map(|model| model.cost_usd).sum(),
@@ -129,13 +129,6 @@ impl UsageTracker {
     pub fn turns(&self) -> u64 {
         self.turns
     }
-}
-
-/// The usage since the last result, if the CLI reports it.
-fn usage_since_last_result(result: &ResultMessage) -> Option<&BTreeMap<String, ModelUsage>> {
-    let models = &result.model_usage_since_last_result;
-    let reported = !models.is_empty() || result.raw().get().contains("\"model_usage_since_last_result\"");
-    reported.then_some(models)
 }
 
 impl ModelUsage {

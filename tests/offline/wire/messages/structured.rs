@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use greenroom::message::ResultMessage;
+use greenroom::message::{ResultMessage, Typed};
 use greenroom::{ErrorKind, Outcome};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ struct Row {
     count: u32,
 }
 
-fn ended(fields: Value) -> Arc<ResultMessage> {
+fn ended(fields: Value) -> Arc<Typed<ResultMessage>> {
     let mut line = json!({ "type": "result", "subtype": "success" });
     line.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     view!(Result, line)

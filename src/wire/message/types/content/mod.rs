@@ -5,14 +5,11 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 pub(crate) mod parse;
-mod source;
 
-pub use source::{MediaSource, WebSearchContent, WebSearchResult};
-
-/// A content block of a message: text, thinking, a tool call, a tool's result, an image, or a newer type.
+/// A content block of a message: text, thinking, a tool call, a tool's result, an image, or another type.
 ///
-/// The names are those of the Messages API. A block of an unknown type or of an unexpected shape is
-/// [`Unknown`](ContentBlock::Unknown). Fields that are not declared here, such as `cache_control`, are in the
+/// The names are those of the Messages API. A block of another type, such as `redacted_thinking` or `document`, or of
+/// an unexpected shape is [`Unknown`](ContentBlock::Unknown). Fields that are not declared here, such as `cache_control`, are in the
 /// [`raw`](crate::Message::raw) JSON of the message.
 ///
 /// ```
@@ -54,12 +51,6 @@ pub enum ContentBlock {
         /// Proves to the API that the text is unchanged; may be empty.
         signature: String,
     },
-    /// Reasoning that the API hides (`redacted_thinking`).
-    #[non_exhaustive]
-    RedactedThinking {
-        /// The reasoning, encrypted.
-        data: String,
-    },
     /// The model calls a tool (`tool_use`).
     #[non_exhaustive]
     ToolUse {
@@ -86,12 +77,8 @@ pub enum ContentBlock {
         name: String,
         input: Value,
     },
-    /// The result of a web search by the API (`web_search_tool_result`).
-    #[non_exhaustive]
-    WebSearchToolResult { tool_use_id: String, content: WebSearchContent },
-    /// The result of another tool of the API: `web_fetch_tool_result`, `code_execution_tool_result`,
-    /// `bash_code_execution_tool_result`, `text_editor_code_execution_tool_result`, `tool_search_tool_result`,
-    /// `advisor_tool_result`, and any other type that ends with `_tool_result`.
+    /// The result of a tool of the API: `web_search_tool_result`, `web_fetch_tool_result`,
+    /// `code_execution_tool_result`, `advisor_tool_result`, and any other type that ends with `_tool_result`.
     #[non_exhaustive]
     ServerToolResult {
         /// The type of the block.
@@ -100,43 +87,11 @@ pub enum ContentBlock {
         /// The result in the tool's own shape.
         content: Value,
     },
-    /// The model calls a tool of an MCP server that the API is connected to (`mcp_tool_use`).
-    #[non_exhaustive]
-    McpToolUse { id: String, name: String, server_name: String, input: Value },
-    /// The result of an [`McpToolUse`](Self::McpToolUse) (`mcp_tool_result`).
-    #[non_exhaustive]
-    McpToolResult { tool_use_id: String, content: ToolResultContent, is_error: bool },
     /// An image (`image`).
     #[non_exhaustive]
-    Image { source: MediaSource },
-    /// A document, such as a PDF (`document`).
-    #[non_exhaustive]
-    Document {
-        source: MediaSource,
-        title: Option<String>,
-        /// Text about the document for the model.
-        context: Option<String>,
-    },
-    /// A search result that the model may cite (`search_result`).
-    #[non_exhaustive]
-    SearchResult {
-        /// Where the text was found.
-        source: String,
-        title: String,
-        /// Text blocks.
-        content: Vec<ContentBlock>,
-    },
-    /// A file for the container in which code runs (`container_upload`).
-    #[non_exhaustive]
-    ContainerUpload { file_id: String },
-    /// A tool that a search found, available from now on (`tool_reference`).
-    #[non_exhaustive]
-    ToolReference { tool_name: String },
-    /// A summary in place of the earlier conversation (`compaction`).
-    #[non_exhaustive]
-    Compaction {
-        /// The summary, if there is one.
-        content: Option<String>,
+    Image {
+        /// The source in the API's shape: its `type` is `base64`, `url` or `file`.
+        source: Value,
     },
     /// Any other block, unchanged.
     Unknown(Value),
@@ -199,31 +154,6 @@ pub struct ToolResultRef<'a> {
 }
 
 impl ContentBlock {
-    /// The known types, including those that share [`ServerToolResult`](Self::ServerToolResult).
-    pub const KINDS: &'static [&'static str] = &[
-        "text",
-        "thinking",
-        "redacted_thinking",
-        "tool_use",
-        "tool_result",
-        "server_tool_use",
-        "web_search_tool_result",
-        "web_fetch_tool_result",
-        "code_execution_tool_result",
-        "bash_code_execution_tool_result",
-        "text_editor_code_execution_tool_result",
-        "tool_search_tool_result",
-        "advisor_tool_result",
-        "mcp_tool_use",
-        "mcp_tool_result",
-        "image",
-        "document",
-        "search_result",
-        "container_upload",
-        "tool_reference",
-        "compaction",
-    ];
-
     /// The block's `type`; empty if it has none.
     pub fn kind(&self) -> &str {
         match self {
@@ -231,18 +161,9 @@ impl ContentBlock {
             ContentBlock::Thinking { .. } => "thinking",
             ContentBlock::ToolUse { .. } => "tool_use",
             ContentBlock::ToolResult { .. } => "tool_result",
-            ContentBlock::RedactedThinking { .. } => "redacted_thinking",
             ContentBlock::ServerToolUse { .. } => "server_tool_use",
-            ContentBlock::WebSearchToolResult { .. } => "web_search_tool_result",
             ContentBlock::ServerToolResult { kind, .. } => kind,
-            ContentBlock::McpToolUse { .. } => "mcp_tool_use",
-            ContentBlock::McpToolResult { .. } => "mcp_tool_result",
             ContentBlock::Image { .. } => "image",
-            ContentBlock::Document { .. } => "document",
-            ContentBlock::SearchResult { .. } => "search_result",
-            ContentBlock::ContainerUpload { .. } => "container_upload",
-            ContentBlock::ToolReference { .. } => "tool_reference",
-            ContentBlock::Compaction { .. } => "compaction",
             ContentBlock::Unknown(value) => value.get("type").and_then(Value::as_str).unwrap_or_default(),
         }
     }

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, de};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{ContentBlock, MediaSource, ToolResultContent, WebSearchContent};
+use super::{ContentBlock, ToolResultContent};
 use crate::wire::lenient::{fits, read_object};
 
 impl ContentBlock {
@@ -40,59 +39,21 @@ impl ContentBlock {
                 content: result_content(fields.content)?,
                 is_error: fields.is_error.unwrap_or_default(),
             }),
-            _ => Self::rare(&fields, place),
-        }
-    }
-
-    /// Reads the rare types of blocks.
-    fn rare(fields: &BlockFields<'_>, place: Place) -> Option<Self> {
-        let word = |raw: Option<&RawValue>| raw.and_then(fits::<String>);
-        let value = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
-        Some(match &*fields.kind {
-            "redacted_thinking" => ContentBlock::RedactedThinking { data: word(fields.data)? },
-            "server_tool_use" => ContentBlock::ServerToolUse {
-                id: fields.id.clone()?,
-                name: fields.name.clone()?,
-                input: value(fields.input?)?,
-            },
-            "mcp_tool_use" => ContentBlock::McpToolUse {
-                id: fields.id.clone()?,
-                name: fields.name.clone()?,
-                server_name: word(fields.server_name)?,
-                input: value(fields.input?)?,
-            },
-            "mcp_tool_result" if place == Place::Message => ContentBlock::McpToolResult {
-                tool_use_id: fields.tool_use_id.clone()?,
-                content: result_content(fields.content)?,
-                is_error: fields.is_error.unwrap_or_default(),
-            },
-            "web_search_tool_result" => ContentBlock::WebSearchToolResult {
-                tool_use_id: fields.tool_use_id.clone()?,
-                content: WebSearchContent::read(fields.content?)?,
-            },
-            "image" => ContentBlock::Image { source: MediaSource::read(fields.source?)? },
-            "document" => ContentBlock::Document {
-                source: MediaSource::read(fields.source?)?,
-                title: word(fields.title),
-                context: word(fields.context),
-            },
-            "search_result" if place != Place::SearchResult => ContentBlock::SearchResult {
-                source: word(fields.source)?,
-                title: word(fields.title)?,
-                content: blocks(fields.content?, Place::SearchResult).ok()?,
-            },
-            "container_upload" => ContentBlock::ContainerUpload { file_id: word(fields.file_id)? },
-            "tool_reference" => ContentBlock::ToolReference { tool_name: word(fields.tool_name)? },
-            "compaction" => ContentBlock::Compaction { content: word(fields.content) },
+            "server_tool_use" => Some(ContentBlock::ServerToolUse {
+                id: fields.id?,
+                name: fields.name?,
+                input: serde_json::from_str(fields.input?.get()).ok()?,
+            }),
             kind if kind.ends_with("_tool_result") && place == Place::Message => {
-                ContentBlock::ServerToolResult {
+                Some(ContentBlock::ServerToolResult {
                     kind: kind.to_owned(),
-                    tool_use_id: fields.tool_use_id.clone()?,
-                    content: value(fields.content?)?,
-                }
+                    tool_use_id: fields.tool_use_id?,
+                    content: serde_json::from_str(fields.content?.get()).ok()?,
+                })
             }
-            _ => return None,
-        })
+            "image" => Some(ContentBlock::Image { source: fields.source.and_then(fits)? }),
+            _ => None,
+        }
     }
 }
 
@@ -107,13 +68,12 @@ fn result_content(content: Option<&RawValue>) -> Option<ToolResultContent> {
     })
 }
 
-/// The place of a block. A tool result inside of a tool result, or a search result inside of a search result, is not
-/// parsed, so that no input makes the parser recurse without end.
+/// The place of a block. A tool result inside of a tool result is not parsed, so that no input makes the parser recurse
+/// without end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Message,
     ToolResult,
-    SearchResult,
 }
 
 /// The fields of all known blocks together: `RawValue` does not work in tagged enums.
@@ -133,23 +93,10 @@ struct BlockFields<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     is_error: Option<bool>,
-    // BlockFields of rare blocks stay raw, so that other blocks do not pay for them.
     #[serde(borrow)]
     citations: Option<&'a RawValue>,
     #[serde(borrow)]
-    data: Option<&'a RawValue>,
-    #[serde(borrow)]
-    server_name: Option<&'a RawValue>,
-    #[serde(borrow)]
     source: Option<&'a RawValue>,
-    #[serde(borrow)]
-    title: Option<&'a RawValue>,
-    #[serde(borrow)]
-    context: Option<&'a RawValue>,
-    #[serde(borrow)]
-    file_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tool_name: Option<&'a RawValue>,
 }
 
 fn blocks(raw: &RawValue, place: Place) -> serde_json::Result<Vec<ContentBlock>> {

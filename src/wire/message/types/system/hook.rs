@@ -1,7 +1,6 @@
 //! Progress of hooks: of `SessionStart` and `Setup` always, of all others with `--include-hook-events`.
 
 use crate::wire::objects::objects;
-use crate::wire::words::words;
 
 objects! {
     /// A hook was started (`system` / `hook_started`).
@@ -36,15 +35,7 @@ objects! {
         /// The hook's answer.
         output: String,
         exit_code: Option<i64>,
-        outcome: HookOutcome,
-    }
-}
-
-words! {
-    /// The end of a hook, in a [`HookResponse`].
-    pub enum HookOutcome or "" {
-        Success = "success",
-        Error = "error",
-        Cancelled = "cancelled",
+        /// `success`, `error` or `cancelled`.
+        outcome: String,
     }
 }

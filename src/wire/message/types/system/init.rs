@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::wire::message::types::reason::FastModeState;
 use crate::wire::objects::objects;
 
 objects! {
@@ -39,26 +38,16 @@ objects! {
         plugins: Vec<InitPlugin>,
         /// Plugins that could not be loaded.
         plugin_errors: Vec<InitPluginError>,
-        fast_mode_state: Option<FastModeState>,
+        /// `off`, `on`, or `cooldown` until a used-up fast mode returns.
+        fast_mode_state: Option<String>,
         /// Reason if the fast mode is unavailable.
         fast_mode_disabled_reason: Option<String>,
         /// `low`, `medium`, `high`, `xhigh` or `max`.
         effort: Option<String>,
-        /// An effort is set for this turn alone.
-        per_turn_effort_active: Option<bool>,
         /// `default` or `focus`.
         view_mode: Option<String>,
         /// Features of this CLI, such as `interrupt_receipt_v1`. An open set; empty before CLI 2.1.205.
         capabilities: Vec<String>,
-        /// Folders of the CLI's memory, by kind.
-        memory_paths: Option<Value>,
-        /// The socket on which other sessions reach this session.
-        messaging_socket_path: Option<String>,
-        analytics_disabled: Option<bool>,
-        product_feedback_disabled: Option<bool>,
-        ultrathink_available: Option<bool>,
-        /// Typing `ultrathink` in a prompt makes the model think harder.
-        ultrathink_typed_raises: Option<bool>,
     }
 
     /// An MCP server in an [`InitMessage`].

@@ -6,13 +6,7 @@
 //! - [`hook`]: progress of hooks
 //! - [`notice`]: notices for the user
 
-use std::fmt;
-
 use serde::de;
-use serde_json::value::RawValue;
-
-use crate::wire::brief::show;
-use crate::wire::message::read::{self, MessageHead};
 
 mod hook;
 mod init;
@@ -44,11 +38,9 @@ pub use task::*;
 /// assert!(matches!(notice.detail(), SystemDetail::SessionStateChanged(_)) && notice.init().is_none());
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SystemMessage {
-    pub(crate) head: MessageHead,
-    raw: Box<RawValue>,
     /// `init`, `status`, `session_state_changed`, `task_started`, `hook_response`, and many others; an open set.
     pub subtype: String,
     detail: SystemDetail,
@@ -74,13 +66,16 @@ macro_rules! subtypes {
             pub const SUBTYPES: &'static [&'static str] = &[$($word),*];
         }
 
-        /// Reads the body. The fields of an unknown subtype are not read.
-        pub(crate) fn read_detail(subtype: Option<&str>, text: &str) -> serde_json::Result<SystemDetail> {
-            let Some(subtype) = subtype else { return Err(de::Error::missing_field("subtype")) };
-            Ok(match subtype {
-                $( $word => SystemDetail::$variant(serde_json::from_str(text)?), )*
-                _ => SystemDetail::Unknown,
-            })
+        impl SystemMessage {
+            /// Reads the body. The fields of an unknown subtype are not read.
+            pub(crate) fn read(subtype: Option<&str>, text: &str) -> serde_json::Result<Self> {
+                let Some(subtype) = subtype else { return Err(de::Error::missing_field("subtype")) };
+                let detail = match subtype {
+                    $( $word => SystemDetail::$variant(serde_json::from_str(text)?), )*
+                    _ => SystemDetail::Unknown,
+                };
+                Ok(Self { subtype: subtype.to_owned(), detail })
+            }
         }
     };
 }
@@ -115,23 +110,9 @@ subtypes! {
     "worker_shutting_down" => WorkerShuttingDown(WorkerShuttingDown),
     "session_writes_lost" => SessionWritesLost(SessionWritesLost),
     "mirror_error" => MirrorError(MirrorError),
-    "post_turn_summary" => PostTurnSummary(PostTurnSummary),
-    "task_summary" => TaskSummary(TaskSummary),
-    "session_metadata" => SessionMetadata(SessionMetadata),
-    "session_title_changed" => SessionTitleChanged(SessionTitleChanged),
-    "vcs_state_changed" => VcsStateChanged(VcsStateChanged),
-    "per_turn_effort_changed" => PerTurnEffortChanged(PerTurnEffortChanged),
-    "late_allow_not_run" => LateAllowNotRun(LateAllowNotRun),
 }
 
-crate::wire::message::view::common!(SystemMessage);
-
 impl SystemMessage {
-    pub(crate) fn new(head: MessageHead, raw: Box<RawValue>, detail: SystemDetail) -> Self {
-        let subtype = head.subtype.clone().unwrap_or_default();
-        Self { head, raw, subtype, detail }
-    }
-
     /// The typed body.
     pub fn detail(&self) -> &SystemDetail {
         &self.detail
@@ -178,18 +159,5 @@ impl SystemMessage {
         };
         let (TaskEvent::Started { task_id, .. } | TaskEvent::Ended { task_id, .. }) = &event;
         (!task_id.is_empty()).then_some(event)
-    }
-}
-
-impl fmt::Debug for SystemMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("SystemMessage");
-        show(&mut shown, "subtype", &self.subtype);
-        match &self.detail {
-            SystemDetail::Unknown => show(&mut shown, "fields", &read::field_names(&self.raw)),
-            detail => show(&mut shown, "detail", detail),
-        }
-        self.head.show(&self.raw, &mut shown);
-        shown.finish()
     }
 }

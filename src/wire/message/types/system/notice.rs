@@ -1,10 +1,7 @@
 //! Notices for the user: retries, refusals, plugins, commands, permissions.
 
-use serde_json::Value;
-
 use crate::wire::message::types::reason::ApiErrorKind;
 use crate::wire::objects::objects;
-use crate::wire::words::words;
 
 objects! {
     /// A failed API request will be sent again (`system` / `api_retry`).
@@ -53,7 +50,7 @@ objects! {
         request_id: Option<String>,
         api_refusal_category: Option<String>,
         api_refusal_explanation: Option<String>,
-        /// Messages that should no longer be shown: see [`Message::supersedes`](crate::Message::supersedes).
+        /// Uuids of messages that should no longer be shown.
         retracted_message_uuids: Vec<String>,
         refused_user_message_uuid: Option<String>,
         /// Text for the user.
@@ -80,7 +77,8 @@ objects! {
     /// A line for the user (`system` / `informational`).
     message Informational {
         content: String,
-        level: NoticeLevel,
+        /// `info`, `notice`, `suggestion` or `warning`.
+        level: String,
         /// The tool call that the line is about.
         tool_use_id: Option<String>,
         /// The turn ends here.
@@ -94,7 +92,8 @@ objects! {
         /// A later notice with the same key replaces this notice.
         key: String,
         text: String,
-        priority: Priority,
+        /// `low`, `medium`, `high` or `immediate`.
+        priority: String,
         /// A colour, by name.
         color: Option<String>,
         /// Display time.
@@ -103,7 +102,8 @@ objects! {
 
     /// Progress of installing plugins (`system` / `plugin_install`).
     message PluginInstall {
-        status: PluginInstallStatus,
+        /// `started`; for a plugin `installed` or `failed`; `completed` when all are done.
+        status: String,
         /// The plugin.
         name: Option<String>,
         error: Option<String>,
@@ -181,42 +181,5 @@ objects! {
         decision_reason: Option<String>,
         /// Text for the model.
         message: String,
-    }
-
-    /// The user allowed a call too late, so it did not run (`system` / `late_allow_not_run`; undeclared in the SDKs).
-    message LateAllowNotRun {
-        /// The permission request.
-        request_id: String,
-        tool_use_id: Option<String>,
-        reason: Option<Value>,
-    }
-}
-
-words! {
-    /// The importance of a line, in an [`Informational`].
-    pub enum NoticeLevel or "" {
-        Info = "info",
-        Notice = "notice",
-        Suggestion = "suggestion",
-        Warning = "warning",
-    }
-
-    /// The urgency of a [`Notification`].
-    pub enum Priority or "" {
-        Low = "low",
-        Medium = "medium",
-        High = "high",
-        Immediate = "immediate",
-    }
-
-    /// The state of an installation, in a [`PluginInstall`].
-    pub enum PluginInstallStatus or "" {
-        Started = "started",
-        /// This plugin is installed.
-        Installed = "installed",
-        /// This plugin could not be installed.
-        Failed = "failed",
-        /// All plugins are done.
-        Completed = "completed",
     }
 }

@@ -1,7 +1,5 @@
 //! The state of the session, and changes to its conversation.
 
-use serde_json::Value;
-
 use crate::wire::objects::objects;
 use crate::wire::words::words;
 
@@ -15,33 +13,28 @@ objects! {
 
     /// The CLI's current activity (`system` / `status`).
     message SessionStatus {
-        /// `None` if nothing special is going on.
-        status: Option<Activity>,
+        /// `compacting`, or `requesting` while the CLI waits for the API; `None` if nothing special is going on.
+        status: Option<String>,
         /// The permission mode, if it has changed.
         permission_mode: Option<String> = "permissionMode",
         /// `success` or `failed`, after a compaction.
         compact_result: Option<String>,
         compact_error: Option<String>,
-        /// Length of the summary.
-        compact_output_chars: Option<u64>,
     }
 
     /// The conversation before this message was replaced by a summary (`system` / `compact_boundary`).
     message CompactBoundary {
         compact_metadata: CompactMetadata,
-        /// The last message before the compaction.
-        logical_parent_uuid: Option<String>,
     }
 
     /// A compaction, in a [`CompactBoundary`].
     part CompactMetadata {
-        trigger: CompactTrigger,
+        /// `manual` for the command `/compact`, `auto` if the context was full.
+        trigger: String,
         /// Tokens in the context before the compaction.
         pre_tokens: u64,
         /// Tokens in the context after the compaction.
         post_tokens: Option<u64>,
-        /// Tokens that all compactions so far removed from the context.
-        cumulative_dropped_tokens: Option<u64>,
         duration_ms: Option<u64>,
         /// The messages that were kept, as a range.
         preserved_segment: Option<PreservedSegment>,
@@ -65,8 +58,6 @@ objects! {
         anchor_uuid: String,
         /// The messages that are shown.
         uuids: Vec<String>,
-        /// All kept messages (seen with CLI 2.1.328).
-        all_uuids: Vec<String>,
     }
 
     /// Estimate of how much the model has thought (`system` / `thinking_tokens`).
@@ -105,45 +96,6 @@ objects! {
         /// Part of the conversation, such as `subagents/a1`.
         subpath: Option<String>,
     }
-
-    /// Summary of a turn (`system` / `post_turn_summary`; undeclared in the SDKs).
-    message PostTurnSummary {
-        /// The last message that the summary covers.
-        summarizes_uuid: Option<String>,
-        status_category: Option<String>,
-        status_detail: Option<String>,
-        /// The user has to act.
-        needs_action: Option<Value>,
-    }
-
-    /// The subject of the session (`system` / `task_summary`; undeclared in the SDKs).
-    message TaskSummary {
-        detail: Option<Value>,
-    }
-
-    /// Metadata that is stored with the session (`system` / `session_metadata`; undeclared in the SDKs).
-    message SessionMetadata {
-        /// By name, such as `artifacts`.
-        metadata: Option<Value>,
-    }
-
-    /// The session has a new title (`system` / `session_title_changed`; undeclared in the SDKs).
-    message SessionTitleChanged {
-        title: Option<String>,
-    }
-
-    /// The state of the repository has changed (`system` / `vcs_state_changed`; undeclared in the SDKs).
-    message VcsStateChanged {
-        /// The kind of change, such as `branch`.
-        kind: String,
-        branch: Option<String>,
-        cwd: Option<String>,
-    }
-
-    /// An effort for a single turn starts or ends (`system` / `per_turn_effort_changed`; undeclared in the SDKs).
-    message PerTurnEffortChanged {
-        per_turn_effort_active: bool,
-    }
 }
 
 words! {
@@ -154,21 +106,5 @@ words! {
         Running = "running",
         /// The session waits for an answer of the host, such as a permission.
         RequiresAction = "requires_action",
-    }
-
-    /// The CLI's current activity, in a [`SessionStatus`].
-    pub enum Activity or "" {
-        /// The CLI replaces the conversation by a summary.
-        Compacting = "compacting",
-        /// The CLI waits for the API.
-        Requesting = "requesting",
-    }
-
-    /// Reason for a compaction, in a [`CompactMetadata`].
-    pub enum CompactTrigger or "" {
-        /// The user's command `/compact`.
-        Manual = "manual",
-        /// The context was full.
-        Auto = "auto",
     }
 }

@@ -83,8 +83,6 @@ objects! {
         output_file: String,
         /// The result, in words.
         summary: String,
-        /// The summary is the subagent's own report.
-        summary_is_report: Option<bool>,
         usage: Option<TaskUsage>,
         /// Resource links, in the shape of MCP.
         resource_links: Vec<Value>,

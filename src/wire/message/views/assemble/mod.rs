@@ -19,7 +19,7 @@ mod delta;
 mod partial;
 
 pub use delta::{Delta, DeltaKind};
-pub use partial::{PartialBlock, PartialMessage};
+use partial::PartialMessage;
 
 /// Assembles messages from `stream_event`s, one message per thread.
 ///
@@ -43,7 +43,6 @@ pub use partial::{PartialBlock, PartialMessage};
 ///     }
 /// }
 /// assert_eq!(said, "Hello.");
-/// assert_eq!(assembler.message(None).unwrap().text(), "Hello.");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -97,11 +96,5 @@ impl Assembler {
         }
         // The main thread may have started a message without our noticing.
         self.threads.entry(None).or_default().missed();
-    }
-
-    /// The current or last message of a thread: the main thread for `None`, otherwise the subagent that this call
-    /// started.
-    pub fn message(&self, parent_tool_use_id: Option<&str>) -> Option<&PartialMessage> {
-        self.threads.get(&parent_tool_use_id.map(str::to_owned))
     }
 }

@@ -1,22 +1,15 @@
 //! An incomplete message and its blocks.
 
-use serde_json::Value;
-
 use super::delta::DeltaKind;
-use crate::wire::message::{ApiEvent, AssistantMessage, BlockDelta, ContentBlock, StreamEvent, Usage};
+use crate::wire::message::{ApiEvent, AssistantMessage, BlockDelta, ContentBlock, StreamEvent, Typed};
 
-/// A message that the model is still writing, from an [`Assembler`](super::Assembler).
+/// A message that the model is still writing.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct PartialMessage {
+pub(super) struct PartialMessage {
     /// The API's id, if known.
-    pub id: Option<String>,
-    /// The model, if known.
-    pub model: Option<String>,
+    pub(super) id: Option<String>,
     /// Stop reason, once known.
-    pub stop_reason: Option<String>,
-    /// Tokens so far; at the end, of the whole message.
-    pub usage: Option<Usage>,
+    stop_reason: Option<String>,
     blocks: Vec<PartialBlock>,
     started: bool,
     complete: bool,
@@ -25,31 +18,14 @@ pub struct PartialMessage {
 }
 
 /// A block of a [`PartialMessage`].
-///
-/// ```
-/// use greenroom::{Message, message::Assembler};
-///
-/// let mut assembler = Assembler::new();
-/// for event in [
-///     r#"{"type": "content_block_start", "index": 0,
-///         "content_block": {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}}"#,
-///     r#"{"type": "content_block_delta", "index": 0,
-///         "delta": {"type": "input_json_delta", "partial_json": "{\"comm"}}"#,
-/// ] {
-///     assembler.feed(&Message::parse(&format!(r#"{{"type": "stream_event", "event": {event}}}"#))?);
-/// }
-/// let block = &assembler.message(None).unwrap().blocks()[0];
-/// assert_eq!((block.input_json(), block.input()), ("{\"comm", None));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct PartialBlock {
+struct PartialBlock {
     /// The block as it started, or the complete block.
     block: Option<ContentBlock>,
     /// The additions so far: text, reasoning, or the JSON text of arguments.
     grown: String,
     signature: String,
+    /// The type; empty if unknown.
     kind: String,
     complete: bool,
     /// The complete message has arrived.
@@ -59,23 +35,8 @@ pub struct PartialBlock {
 }
 
 impl PartialMessage {
-    /// The blocks, in order.
-    pub fn blocks(&self) -> &[PartialBlock] {
-        &self.blocks
-    }
-
-    /// The text so far: the text blocks, joined without a separator.
-    pub fn text(&self) -> String {
-        self.blocks.iter().filter(|block| block.kind == "text").map(|block| block.grown.as_str()).collect()
-    }
-
-    /// The blocks so far, as in a complete message. An incomplete tool call has an empty object as arguments.
-    pub fn content(&self) -> Vec<ContentBlock> {
-        self.blocks.iter().filter_map(PartialBlock::content).collect()
-    }
-
     /// Whether nothing more will be added.
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.complete
     }
 
@@ -114,50 +75,8 @@ impl PartialMessage {
 }
 
 impl PartialBlock {
-    /// The type: `text`, `thinking`, `tool_use`, and others; empty if unknown.
-    pub fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    /// Whether nothing more will be added.
-    pub fn is_complete(&self) -> bool {
-        self.complete
-    }
-
-    /// Whether additions are missing. The block stops growing until its complete message arrives.
-    pub fn is_stalled(&self) -> bool {
-        self.stalled && !self.complete
-    }
-
-    /// The text so far; empty for other types.
-    pub fn text(&self) -> &str {
-        if self.kind == "text" { &self.grown } else { "" }
-    }
-
-    /// The reasoning so far; empty for other types.
-    pub fn thinking(&self) -> &str {
-        if self.kind == "thinking" { &self.grown } else { "" }
-    }
-
-    /// The JSON text of a tool call's arguments so far, which may break off anywhere.
-    pub fn input_json(&self) -> &str {
-        if self.kind.ends_with("tool_use") { &self.grown } else { "" }
-    }
-
-    /// The arguments of a tool call; `None` while they are incomplete.
-    pub fn input(&self) -> Option<&Value> {
-        match &self.block {
-            Some(
-                ContentBlock::ToolUse { input, .. }
-                | ContentBlock::ServerToolUse { input, .. }
-                | ContentBlock::McpToolUse { input, .. },
-            ) if self.complete => Some(input),
-            _ => None,
-        }
-    }
-
     /// The block so far; `None` if its type is unknown.
-    pub fn content(&self) -> Option<ContentBlock> {
+    fn content(&self) -> Option<ContentBlock> {
         let mut block = self.block.clone()?;
         if !self.complete {
             match &mut block {
@@ -172,15 +91,18 @@ impl PartialBlock {
         Some(block)
     }
 
-    /// The block that the additions make; `None` if they are no valid JSON.
+    /// The block that the additions make; `None` if they are no valid JSON, or of a block that is not typed: only the
+    /// complete message has it whole.
     fn whole(&self) -> Option<ContentBlock> {
         let mut block = self.content()?;
-        if let ContentBlock::ToolUse { input, .. }
-        | ContentBlock::ServerToolUse { input, .. }
-        | ContentBlock::McpToolUse { input, .. } = &mut block
-            && !self.grown.is_empty()
-        {
-            *input = serde_json::from_str(&self.grown).ok()?;
+        match &mut block {
+            ContentBlock::ToolUse { input, .. } | ContentBlock::ServerToolUse { input, .. }
+                if !self.grown.is_empty() =>
+            {
+                *input = serde_json::from_str(&self.grown).ok()?;
+            }
+            ContentBlock::Unknown(_) => return None,
+            _ => {}
         }
         Some(block)
     }
@@ -202,7 +124,7 @@ impl PartialBlock {
 }
 
 impl PartialMessage {
-    pub(super) fn event(&mut self, event: &StreamEvent, deltas: &mut Vec<DeltaKind>) {
+    pub(super) fn event(&mut self, event: &Typed<StreamEvent>, deltas: &mut Vec<DeltaKind>) {
         let starts = matches!(event.api_event(), ApiEvent::MessageStart(_));
         let id = match event.api_event() {
             ApiEvent::MessageStart(message) => message.id.clone(),
@@ -223,10 +145,6 @@ impl PartialMessage {
         // API messages have few blocks; an index far beyond is ignored.
         let index = index.filter(|index| *index <= self.blocks.len() + MOST_BLOCKS_SKIPPED);
         match (event.api_event(), index) {
-            (ApiEvent::MessageStart(message), _) => {
-                self.model.clone_from(&message.model);
-                self.usage.clone_from(&message.usage);
-            }
             (ApiEvent::ContentBlockStart(begun), Some(index)) => {
                 let block = self.block(index);
                 if !block.confirmed {
@@ -258,13 +176,8 @@ impl PartialMessage {
                     }
                 }
             }
-            (ApiEvent::MessageDelta { stop_reason, usage, .. }, _) => {
-                if stop_reason.is_some() {
-                    self.stop_reason.clone_from(stop_reason);
-                }
-                if let Some(usage) = usage {
-                    self.usage = Some((**usage).clone());
-                }
+            (ApiEvent::MessageDelta { stop_reason, .. }, _) if stop_reason.is_some() => {
+                self.stop_reason.clone_from(stop_reason);
             }
             (ApiEvent::MessageStop, _) => {
                 self.complete = true;
@@ -300,12 +213,6 @@ impl PartialMessage {
                 }
                 return;
             }
-            BlockDelta::Compaction(text) => {
-                if let Some(ContentBlock::Compaction { content }) = &mut block.block {
-                    content.get_or_insert_default().push_str(text);
-                }
-                return;
-            }
             BlockDelta::Unknown(_) => return,
         };
         if !text.is_empty() {
@@ -324,9 +231,6 @@ impl PartialMessage {
         }
         if self.id.is_none() {
             self.id.clone_from(&said.message.id);
-        }
-        if self.model.is_none() {
-            self.model.clone_from(&said.message.model);
         }
         for whole in &said.message.content {
             let at = self.blocks.iter().position(|block| block.can_be(whole));
