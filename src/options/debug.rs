@@ -51,7 +51,7 @@ impl fmt::Debug for Options {
                 forward_subagent_text, prompt_suggestions, agent_progress_summaries, per_task_stop_affordance,
                 conversation, resume, resume_session_at, resume_drops_turn, fork_session, continue_conversation, session_id,
                 title, persist_session, enable_file_checkpointing, mcp_servers, mcp_config_files, strict_mcp_config,
-                mcp_registration, turn_recovery, resume_ladder, unread_partials, lock_dir, timeouts, limits,
+                turn_recovery, resume_ladder, unread_partials, lock_dir, timeouts, limits,
                 restarts, store, trace_context, trace_payloads,
             ],
             kept_back: [

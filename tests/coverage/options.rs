@@ -22,7 +22,6 @@ const OWN: [&str; 13] = [
     "conversation",
     "limits",
     "lock_dir",
-    "mcp_registration",
     "restarts",
     "resume_ladder",
     // Its fields have rows of their own.

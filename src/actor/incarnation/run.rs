@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::evidence::ExitEvidence;
 use super::feeder::MessageFeeder;
-use super::initialize::{self, Channels};
+use super::initialize;
 use super::reader::StdoutReader;
 use super::stderr::StderrTail;
 use crate::actor::base::deadlines::after;
@@ -36,14 +36,15 @@ use crate::actor::outbound::writer::{WriteError, write_lines};
 use crate::blocking::caught::panic_text;
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, ExitCause};
-use crate::transport::{Exit, Process, Resume, StderrSink, flags, launch_for, private};
+use crate::transport::{Channel, Exit, Process, Resume, StderrSink, flags, launch_for, private as files};
 
 pub(crate) struct PortArguments {
     pub(crate) shared: Arc<Shared>,
     pub(crate) session: ActorRef<SessionMessage>,
     pub(crate) epoch: u64,
     pub(crate) resume: Resume,
-    pub(crate) channels: Channels,
+    /// The channel for options that may be secret.
+    pub(crate) private: Channel,
     /// Gets the end of the incarnation.
     pub(crate) ended: oneshot::Sender<PortEnd>,
 }
@@ -176,7 +177,7 @@ impl IncarnationTask {
 
     /// Starts the process, its reader and its writer, and publishes the queue to its stdin.
     async fn open(&self) -> Result<OpenIncarnation, Error> {
-        let PortArguments { shared, epoch, resume, channels, .. } = &self.arguments;
+        let PortArguments { shared, epoch, resume, private, .. } = &self.arguments;
         let options = shared.options();
         let conversation = shared.conversation.get().cloned();
         let conversation = conversation
@@ -190,12 +191,11 @@ impl IncarnationTask {
                 user.line(line);
             }
         });
-        let roster = shared.roster();
-        let spec = initialize::launch_spec(&shared.spec, &roster, *channels, *epoch, resume.clone(), sink);
+        let spec = initialize::launch_spec(&shared.spec, *private, *epoch, resume.clone(), sink);
         let mut launch = launch_for(options, &spec)?;
         launch.watchdog.clone_from(&shared.spec.watchdog);
         let flags = flags(&launch.args).join(" ");
-        let connection = private::open(&*shared.spec.transport, launch, channels.private).await?;
+        let connection = files::open(&*shared.spec.transport, launch, *private).await?;
         let (outbound, receiver) = Outbound::new(*epoch, &options.limits);
         let receiver = receiver.answers_to(shared.gate.clone());
         let command = connection.process.program().map(|program| format!("{} {flags}", program.display()));

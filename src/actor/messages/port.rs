@@ -4,7 +4,6 @@ use tokio::sync::oneshot;
 
 use crate::actor::actor_message;
 use crate::actor::incarnation::feeder::FeederHandle;
-use crate::actor::incarnation::initialize::Channels;
 use crate::actor::outbound::Outbound;
 use crate::report::{CliSnapshot, ExitCause};
 use crate::transport::ContainedBy;
@@ -46,6 +45,6 @@ pub(crate) enum PortEnd {
     Died(ExitCause),
     /// The CLI exited with a failure code right after the error result that announced it: on purpose, not a crash.
     AfterErrorResult(ExitCause),
-    /// The CLI ignored a part of `initialize`. The next incarnation is told through these channels.
-    Reregister(Channels),
+    /// The CLI ignored a part of `initialize`. The next incarnation is told by arguments.
+    Reregister,
 }

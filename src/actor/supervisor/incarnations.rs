@@ -20,7 +20,7 @@ use super::{Handled, SessionStage, SupervisorState};
 use crate::actor::base::restart_window::{RestartWindow, Verdict};
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
-use crate::actor::incarnation::initialize::Channels;
+use crate::actor::incarnation::initialize::first_channel;
 use crate::actor::incarnation::port::{CliPort, PortArguments};
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::port::{PortEnd, PortMessage};
@@ -82,8 +82,8 @@ pub(super) struct Incarnations {
     end: Option<oneshot::Receiver<PortEnd>>,
     /// The epoch of the newest incarnation; 0 before the first.
     epoch: u64,
-    /// The channels of the next incarnation.
-    channels: Channels,
+    /// The channel of the next incarnation for options that may be secret.
+    private: Channel,
     /// The conversation that the next incarnation opens.
     resume: ResumeStep,
     /// The first refusal to open the conversation since an incarnation was ready.
@@ -99,7 +99,7 @@ impl Incarnations {
             port: ChildActor::Down,
             end: None,
             epoch: 0,
-            channels: Channels::first(shared.options()),
+            private: first_channel(shared.options()),
             resume: ResumeStep::first(shared),
             refused: None,
             window,
@@ -178,7 +178,7 @@ impl SupervisorState {
             session: self.myself.clone(),
             epoch: self.cli.epoch,
             resume: self.cli.next_resume(known),
-            channels: self.cli.channels,
+            private: self.cli.private,
             ended,
         };
         self.cli.port = ChildActor::Up(self.spawn(CliPort, arguments).await?);
@@ -252,11 +252,9 @@ impl SupervisorState {
             return self.check_step().await;
         }
         let Some(cause) = cause else {
-            if let PortEnd::Reregister(channels) = end {
-                self.cli.channels = channels;
-                let servers = channels.servers == Channel::Arguments;
-                let private = channels.private == Channel::Arguments;
-                self.shared.emit(Event::CliReregistered { epoch: self.cli.epoch, servers, private });
+            if matches!(end, PortEnd::Reregister) {
+                self.cli.private = Channel::Arguments;
+                self.shared.emit(Event::CliReregistered { epoch: self.cli.epoch });
             }
             return self.start_port().await;
         };
@@ -335,7 +333,7 @@ impl PortEnd {
     fn cause(&self) -> Option<&ExitCause> {
         match self {
             PortEnd::Died(cause) | PortEnd::AfterErrorResult(cause) => Some(cause),
-            PortEnd::Asked | PortEnd::Reregister(_) => None,
+            PortEnd::Asked | PortEnd::Reregister => None,
         }
     }
 }

@@ -56,7 +56,6 @@ const OF_THE_HOST: [&str; 13] = [
     "containment",
     "limits",
     "lock_dir",
-    "mcp_registration",
     "restarts",
     "resume_ladder",
     "store",
