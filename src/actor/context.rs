@@ -17,6 +17,7 @@ use super::ending::Ending;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
 use super::messages::router::RouterMessage;
+use super::messages::session::{Internal, SessionMessage};
 use super::mirror::Mirror;
 use super::request::ledger::Ledger;
 use super::resume::ResumeHome;
@@ -135,6 +136,8 @@ pub(crate) struct Shared {
     pub(crate) ledger: Arc<Ledger>,
     /// Set when the supervisor starts. The conversation never restarts: its end is the end of the session.
     pub(crate) conversation: OnceLock<ActorRef<ConversationMessage>>,
+    /// Set when the supervisor starts.
+    pub(crate) supervisor: OnceLock<ActorRef<SessionMessage>>,
     pub(crate) span: tracing::Span,
     /// The span of the running turn, or of the session.
     pub(crate) turn_span: CurrentValue<tracing::Span>,
@@ -187,6 +190,7 @@ impl Shared {
             callbacks: CurrentValue::new(None),
             ledger: Arc::new(Ledger::new(limits.calls_in_flight)),
             conversation: OnceLock::new(),
+            supervisor: OnceLock::new(),
             turn_span: CurrentValue::new(span.clone()),
             span,
             started: Instant::now(),
@@ -218,6 +222,13 @@ impl Shared {
     /// The events from now on.
     pub(crate) fn subscribe(&self) -> Events {
         Events::new(self.events.subscribe(), self.ending.gone.clone())
+    }
+
+    /// Tells the supervisor. One that has ended misses the message, and has taken the rest of the session with it.
+    pub(crate) fn tell(&self, message: Internal) {
+        if let Some(supervisor) = self.supervisor.get() {
+            supervisor.cast(SessionMessage::Internal(message)).ok();
+        }
     }
 
     /// Sends an event to the subscribers.

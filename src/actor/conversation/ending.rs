@@ -121,7 +121,7 @@ impl ConversationState {
     /// Tells the supervisor that no turn runs and none will begin, if that is so.
     pub(super) fn tell_drained(&self) {
         if self.draining && self.running.is_none() && self.steering.is_empty() {
-            Internal::Drained.tell(&self.session);
+            self.shared.tell(Internal::Drained);
         }
     }
 }

@@ -106,7 +106,7 @@ impl ConversationState {
         // Checked, because the id becomes an argument and a part of paths.
         if !is_session_id(session_id) {
             let text = format!("the CLI named the conversation {session_id:?}, which is not a UUID");
-            return Internal::Fatal(Error::new(ErrorKind::Malformed, text)).tell(&self.session);
+            return self.shared.tell(Internal::Fatal(Error::new(ErrorKind::Malformed, text)));
         }
         self.shared.facts.send_modify(|facts| {
             facts.session_id = Some(session_id.to_owned());
@@ -115,6 +115,6 @@ impl ConversationState {
         self.shared.span.record("session_id", session_id);
         self.shared.span.record("gen_ai.conversation.id", session_id);
         self.shared.emit(Event::SessionCaptured { session_id: session_id.to_owned() });
-        Internal::Captured.tell(&self.session);
+        self.shared.tell(Internal::Captured);
     }
 }

@@ -133,7 +133,7 @@ impl ConversationState {
             // The CLI may still do what it was asked for. So no prompt is sent before the CLI has ended.
             if !matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) {
                 let reason = format!("it did not answer when a turn was cancelled: {error}");
-                return Internal::GiveUpCli { epoch, reason }.tell(&self.session);
+                return self.shared.tell(Internal::GiveUpCli { epoch, reason });
             }
         }
         let cancelling = self.cancels.unanswered.remove(at);

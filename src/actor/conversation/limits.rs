@@ -119,7 +119,7 @@ impl ConversationState {
                     "it did not end a turn that it was told to end within {:?}",
                     timeouts.control_request
                 );
-                return Internal::GiveUpCli { epoch, reason }.tell(&self.session);
+                return self.shared.tell(Internal::GiveUpCli { epoch, reason });
             }
         };
         let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
@@ -162,7 +162,7 @@ impl ConversationState {
         if self.idle.take_if(|idle| idle.ends <= Instant::now()).is_some() {
             // At once, so that no prompt is accepted which the stop would give back.
             self.draining = true;
-            Internal::Idle.tell(&self.session);
+            self.shared.tell(Internal::Idle);
         }
     }
 }

@@ -58,7 +58,6 @@ use super::base::reply::respond;
 use super::base::task::Task;
 use super::context::Shared;
 use super::messages::conversation::ConversationMessage;
-use super::messages::session::SessionMessage;
 use super::outbound::Outbound;
 use super::turn::{Turn, TurnSender, turn};
 use crate::error::{Error, ErrorKind, Result};
@@ -76,14 +75,8 @@ use store_wait::{CliEvent, StoreBarrier};
 
 pub(crate) struct Conversation;
 
-pub(crate) struct ConversationArguments {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) session: ActorRef<SessionMessage>,
-}
-
 pub(crate) struct ConversationState {
     shared: Arc<Shared>,
-    session: ActorRef<SessionMessage>,
     myself: ActorRef<ConversationMessage>,
     cli: CliState,
     queue: PromptQueue,
@@ -126,18 +119,16 @@ struct RunningTurn {
 impl Actor for Conversation {
     type Msg = ConversationMessage;
     type State = ConversationState;
-    type Arguments = ConversationArguments;
+    type Arguments = Arc<Shared>;
 
     async fn pre_start(
         &self,
         myself: ActorRef<ConversationMessage>,
-        arguments: ConversationArguments,
+        shared: Arc<Shared>,
     ) -> Result<ConversationState, ActorProcessingErr> {
-        let ConversationArguments { shared, session } = arguments;
         Ok(ConversationState {
             run: RunTracker::new(shared.options().timeouts.run_ceiling),
             shared,
-            session,
             cli: CliState::default(),
             queue: PromptQueue::default(),
             running: None,

@@ -8,7 +8,7 @@
 //! The reader only collects the lines of one read, and hands them over after the control frames of that read were sent.
 //! A task beside the reader parses the lines, a few at a time while requests of the CLI are in flight: so a call does
 //! not wait for messages before or after it. One task keeps the order of messages, of lost lines, and of the mirror's
-//! entries. Whoever needs to know what was said earlier waits for the task with a [`FeederHandle`].
+//! entries. Whoever needs to know what was said earlier waits for a flush.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -69,17 +69,13 @@ pub(crate) struct MessageFeeder {
     parser: MessageParser,
 }
 
-/// Waits for the feeder's task.
-#[derive(Clone, Debug)]
-pub(crate) struct FeederHandle(mpsc::UnboundedSender<FeederItem>);
-
 /// Most messages, and most bytes of them, that are parsed before other tasks may run: while requests are in flight, and
 /// while none are.
 const FEW: (usize, usize) = (8, 4 << 10);
 const MANY: (usize, usize) = (256, 64 << 10);
 
 impl MessageFeeder {
-    /// Starts the feeder's task, which ends with the last of this feeder and its handles, or when the [`Task`] is
+    /// Starts the feeder's task, which ends with the last of this feeder and its flushes, or when the [`Task`] is
     /// dropped.
     pub(crate) fn new(
         shared: &Arc<Shared>,
@@ -95,8 +91,11 @@ impl MessageFeeder {
         (Self { queue: sender, lane, most, batches: Vec::new(), behind: false, parser }, task)
     }
 
-    pub(crate) fn handle(&self) -> FeederHandle {
-        FeederHandle(self.queue.clone())
+    /// A function that has the task send when the conversation was told everything that was handed over. The sender is
+    /// dropped if the task has ended.
+    pub(crate) fn flush(&self) -> impl Fn(oneshot::Sender<()>) + Send + Sync + use<> {
+        let queue = self.queue.clone();
+        move |done| drop(queue.send(FeederItem::Flush(done)))
     }
 
     /// Collects a line that is a message, or looks like one.
@@ -161,7 +160,9 @@ impl MessageFeeder {
     pub(super) async fn catch_up(&mut self) -> Result<(), FeederEnded> {
         self.hand_over().await?;
         if std::mem::take(&mut self.behind) {
-            self.handle().told().await;
+            let (done, flushed) = oneshot::channel();
+            self.queue.send(FeederItem::Flush(done)).map_err(|_| FeederEnded)?;
+            flushed.await.ok();
         }
         Ok(())
     }
@@ -170,16 +171,6 @@ impl MessageFeeder {
 /// Most permits that a semaphore has, and that `acquire_many` takes.
 const MOST: usize =
     if Semaphore::MAX_PERMITS < u32::MAX as usize { Semaphore::MAX_PERMITS } else { u32::MAX as usize };
-
-impl FeederHandle {
-    /// Resolves when the conversation was told everything that was handed over, or the task has ended.
-    pub(crate) async fn told(&self) {
-        let (done, flushed) = oneshot::channel();
-        if self.0.send(FeederItem::Flush(done)).is_ok() {
-            flushed.await.ok();
-        }
-    }
-}
 
 /// Parses lines as messages, and counts them.
 #[derive(Clone)]

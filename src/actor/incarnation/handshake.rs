@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::initialize;
 use super::run::{ExitSignal, IncarnationTask, OpenIncarnation};
-use crate::actor::messages::port::{PortEnd, PortMessage};
+use crate::actor::messages::port::PortEnd;
 use crate::actor::messages::session::Internal;
 use crate::actor::router::client::ask_in;
 use crate::actor::router::settings;
@@ -29,9 +29,9 @@ impl IncarnationTask {
         open: &mut OpenIncarnation,
         deadline: Instant,
     ) -> Result<(), PortEnd> {
-        let shared = self.arguments.shared.clone();
-        let (epoch, private) = (self.arguments.epoch, self.arguments.private);
-        let body = initialize::body(&shared.spec, &shared.roster(), private, &self.arguments.resume)
+        let shared = self.shared.clone();
+        let (epoch, private) = (self.epoch, self.private);
+        let body = initialize::body(&shared.spec, &shared.roster(), private, &self.resume)
             .map_err(|error| PortEnd::Died(ExitCause::NotStarted { error }))?;
         let may_change = private == Channel::Initialize && shared.options().delivery == Delivery::Auto;
         let reply = match self.ask(open, &body, deadline).await {
@@ -71,10 +71,8 @@ impl IncarnationTask {
         self.set_again(open, deadline).await?;
         // Before the event: its receiver may ask the CLI at once.
         open.outbound.set_ready();
-        shared.emit(Event::CliReady { epoch, version: version.clone() });
-        // A port that has ended has aborted this task.
-        self.port.cast(PortMessage::Ready { version }).ok();
-        Internal::CliReady { epoch }.tell(&self.arguments.session);
+        shared.emit(Event::CliReady { epoch, version });
+        shared.tell(Internal::CliReady { epoch });
         Ok(())
     }
 
@@ -86,7 +84,7 @@ impl IncarnationTask {
         body: &Value,
         deadline: Instant,
     ) -> Result<Result<Box<RawValue>>, PortEnd> {
-        let (shared, epoch) = (self.arguments.shared.clone(), self.arguments.epoch);
+        let (shared, epoch) = (self.shared.clone(), self.epoch);
         let mut routers = shared.router.subscribe();
         loop {
             routers.mark_unchanged();
@@ -124,7 +122,7 @@ impl IncarnationTask {
     /// Sends again what was set at run time. Fails if a setting is lost without which the CLI would do what it was told
     /// not to do, or do it elsewhere.
     async fn set_again(&mut self, open: &mut OpenIncarnation, deadline: Instant) -> Result<(), PortEnd> {
-        for body in self.arguments.shared.settings.made() {
+        for body in self.shared.settings.made() {
             let reason = match self.ask(open, &body, deadline).await? {
                 Ok(raw) => {
                     let answer = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -147,7 +145,7 @@ impl IncarnationTask {
         open: &mut OpenIncarnation,
         deadline: Instant,
     ) -> Result<(), PortEnd> {
-        let roster = self.arguments.shared.roster();
+        let roster = self.shared.roster();
         if roster.is_announced_at_start() {
             return Ok(());
         }
@@ -166,14 +164,14 @@ impl IncarnationTask {
     }
 
     fn setting_lost(&self, subtype: String, reason: String) {
-        self.arguments.shared.emit(Event::SettingLost { epoch: self.arguments.epoch, subtype, reason });
+        self.shared.emit(Event::SettingLost { epoch: self.epoch, subtype, reason });
     }
 
     /// Says why an incarnation ended during the handshake. A CLI that refuses to resume says so in an error result and
     /// exits.
     async fn died_at_start(&self, open: &mut OpenIncarnation, signal: ExitSignal) -> ExitCause {
         let cause = self.died(open, signal).await;
-        match (cause, open.evidence.last_error(), self.arguments.resume.session_id()) {
+        match (cause, open.evidence.last_error(), self.resume.session_id()) {
             (ExitCause::Exited { stderr, .. }, Some(said), Some(session_id)) if !said.of_start => {
                 ExitCause::ResumeRefused {
                     session_id: session_id.to_owned(),
@@ -195,9 +193,9 @@ impl IncarnationTask {
 
     /// The id under which the CLI was told to start a conversation.
     fn new_id(&self) -> Option<String> {
-        match &self.arguments.resume {
+        match &self.resume {
             Resume::Begin(id) => Some(id.clone()),
-            _ => opens(self.arguments.shared.options()).map(str::to_owned),
+            _ => opens(self.shared.options()).map(str::to_owned),
         }
     }
 }

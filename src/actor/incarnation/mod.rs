@@ -8,5 +8,5 @@ pub(crate) mod initialize;
 pub(crate) mod port;
 pub(crate) mod reader;
 mod replies;
-mod run;
+pub(crate) mod run;
 pub(crate) mod stderr;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{HandlerRequest, ServerState, Serving};
 use crate::actor::base::task::Task;
 use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::session::{Internal, SessionMessage};
+use crate::actor::messages::session::Internal;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::waiting::WaitingRequests;
 use crate::blocking::caught::panic_text;
@@ -133,14 +133,14 @@ impl ServerState {
             Err(cause) => {
                 making.task = None;
                 making.cause = Some(cause.clone());
-                return self.tell(Internal::StateFailed { server, generation, cause });
+                return self.shared.tell(Internal::StateFailed { server, generation, cause });
             }
         };
         let (waiting, tools) = (making.waiting.take(), std::mem::take(&mut making.tools));
         let (cause, given_up) = (making.cause.take(), making.given_up);
         let instance = Instance::new(tools, self.session.lists(), states, self.blocking.clone());
         self.serving = Serving::Ready(instance);
-        self.tell(Internal::ServerServes { server, generation });
+        self.shared.tell(Internal::ServerServes { server, generation });
         if let Some(cause) = cause.filter(|_| given_up) {
             self.restarted(cause);
         }
@@ -152,11 +152,6 @@ impl ServerState {
         }
         self.handlers.flush();
         self.arm();
-    }
-
-    fn tell(&self, news: Internal) {
-        // Fails only if the supervisor has ended, and the server with it.
-        self.supervisor.cast(SessionMessage::Internal(news)).ok();
     }
 
     /// Refuses the waiting calls, because the supervisor has given the server up.

@@ -36,7 +36,6 @@ use super::base::deadlines::millis;
 use super::base::reply::{respond, telling};
 use super::base::restart_window::RestartWindow;
 use super::context::Shared;
-use super::messages::session::SessionMessage;
 use super::request::answer::Answer;
 use super::request::handler_table::HandlerId;
 use super::request::handlers::HandlerTasks;
@@ -61,7 +60,6 @@ pub(crate) struct ServerArguments {
     pub(crate) blocking: Arc<BlockingLane>,
     /// The epoch of the current CLI, if it is ready.
     pub(crate) ready_epoch: Option<u64>,
-    pub(crate) session: ActorRef<SessionMessage>,
     pub(crate) generations: Arc<AtomicU32>,
     /// The failure of the actor before; `None` for the first.
     pub(crate) cause: Option<String>,
@@ -72,7 +70,6 @@ pub(crate) struct ServerArguments {
 pub(crate) struct ServerState {
     shared: Arc<Shared>,
     myself: ActorRef<ServerMessage>,
-    supervisor: ActorRef<SessionMessage>,
     spec: Arc<ServerSpec>,
     queue: Arc<ServerQueue>,
     blocking: Arc<BlockingLane>,
@@ -118,17 +115,8 @@ impl Actor for McpServer {
         myself: ActorRef<ServerMessage>,
         arguments: ServerArguments,
     ) -> Result<ServerState, ActorProcessingErr> {
-        let ServerArguments {
-            shared,
-            spec,
-            queue,
-            blocking,
-            ready_epoch,
-            session: supervisor,
-            generations,
-            cause,
-            given_up,
-        } = arguments;
+        let ServerArguments { shared, spec, queue, blocking, ready_epoch, generations, cause, given_up } =
+            arguments;
         // An actor that has ended misses a change; the next one takes the new lists anyway.
         spec.registry.wake_with(telling(&myself, || ServerMessage::Changed));
         let ending = format!("MCP server '{}' has ended", spec.name);
@@ -146,7 +134,6 @@ impl Actor for McpServer {
             ready_epoch: None,
             shared,
             myself,
-            supervisor,
             spec,
             queue,
             blocking,

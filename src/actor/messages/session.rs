@@ -1,6 +1,6 @@
 //! The messages of a session's actor.
 
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::RpcReplyPort;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::actor::actor_message;
@@ -95,13 +95,6 @@ pub enum Internal {
     Inject(crate::actor::messages::fault::Fault),
     /// The session cannot go on.
     Fatal(Error),
-}
-
-impl Internal {
-    /// Sends the message. A supervisor that has ended misses it, and has taken the rest of the session with it.
-    pub(crate) fn tell(self, session: &ActorRef<SessionMessage>) {
-        session.cast(SessionMessage::Internal(self)).ok();
-    }
 }
 
 /// Asks the supervisor for a change of the MCP servers.

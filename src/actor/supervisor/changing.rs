@@ -96,11 +96,11 @@ impl SupervisorState {
         }
         self.servers.changes += 1;
         let number = self.servers.changes;
-        let (shared, myself) = (self.shared.clone(), self.myself.clone());
+        let shared = self.shared.clone();
         let (planned, back) = (plan.clone(), before.clone());
         let asking = Task::spawn(async move {
             let outcome = tell(&shared, &planned, &back).await;
-            Internal::Changed(ChangeOutcome { number, outcome }).tell(&myself);
+            shared.tell(Internal::Changed(ChangeOutcome { number, outcome }));
         });
         let step = ChangeStep::Asking(asking);
         self.servers.changing = Some(Changing { number, step, before, plan, reply, _turn: turn });

@@ -55,12 +55,12 @@ impl SupervisorState {
 
     /// Claims the conversation that the CLI has named. The session fails if another session holds the claim.
     pub(super) fn claim(&mut self) {
-        let (shared, myself) = (self.shared.clone(), self.myself.clone());
+        let shared = self.shared.clone();
         self.errand(async move {
             // Read when it is this errand's turn: the newest name counts, in whatever order the errands run.
             let newest = || shared.facts.borrow().session_id.clone();
             if let Err(error) = shared.claims.follow(newest).await {
-                Internal::Fatal(error).tell(&myself);
+                shared.tell(Internal::Fatal(error));
             }
         });
     }

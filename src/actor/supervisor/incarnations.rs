@@ -12,7 +12,7 @@
 //!
 //! A session with the option `conversation` begins at `SameId` if its conversation was found, else at `Begin`.
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::child::{ChildActor, ChildEnd};
@@ -21,7 +21,9 @@ use crate::actor::base::restart_window::{RestartWindow, Verdict};
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
 use crate::actor::incarnation::initialize::first_channel;
-use crate::actor::incarnation::port::{CliPort, PortArguments};
+use crate::actor::incarnation::port::CliPort;
+use crate::actor::incarnation::run::{ExitSignal, IncarnationTask};
+use crate::actor::incarnation::stderr::StderrTail;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::port::{PortEnd, PortMessage};
 use crate::actor::messages::router::RouterMessage;
@@ -78,6 +80,8 @@ impl ResumeStep {
 pub(super) struct Incarnations {
     /// The actor of the incarnation that runs.
     pub(super) port: ChildActor<PortMessage>,
+    /// Commands the incarnation to end.
+    command: watch::Sender<Option<ExitSignal>>,
     /// Gets the end of the incarnation before its actor stops.
     end: Option<oneshot::Receiver<PortEnd>>,
     /// The epoch of the newest incarnation; 0 before the first.
@@ -97,6 +101,7 @@ impl Incarnations {
     pub(super) fn new(shared: &Shared, window: RestartWindow) -> Self {
         Self {
             port: ChildActor::Down,
+            command: watch::channel(None).0,
             end: None,
             epoch: 0,
             private: first_channel(shared.options()),
@@ -114,6 +119,11 @@ impl Incarnations {
     /// True if the incarnation of this epoch runs.
     pub(super) fn runs(&self, epoch: u64) -> bool {
         epoch == self.epoch && self.port.is_up()
+    }
+
+    /// Has the incarnation end.
+    pub(super) fn command(&self, signal: ExitSignal) {
+        self.command.send_replace(Some(signal));
     }
 
     /// An incarnation is ready: it has opened the conversation, as the next one will.
@@ -173,15 +183,18 @@ impl SupervisorState {
         let (ended, end) = oneshot::channel();
         self.cli.end = Some(end);
         let known = self.shared.facts.borrow().session_id.clone();
-        let arguments = PortArguments {
+        let (command, commands) = watch::channel(None);
+        self.cli.command = command;
+        let incarnation = IncarnationTask {
             shared: self.shared.clone(),
-            session: self.myself.clone(),
             epoch: self.cli.epoch,
             resume: self.cli.next_resume(known),
             private: self.cli.private,
+            commands,
             ended,
+            stderr: StderrTail::default(),
         };
-        self.cli.port = ChildActor::Up(self.spawn(CliPort, arguments).await?);
+        self.cli.port = ChildActor::Up(self.spawn(CliPort, incarnation).await?);
         Ok(())
     }
 

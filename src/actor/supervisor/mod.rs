@@ -53,10 +53,10 @@ use super::base::reply::respond;
 use super::base::restart_window::RestartWindow;
 use super::base::task::Task;
 use super::context::Shared;
-use super::conversation::{Conversation, ConversationArguments};
+use super::conversation::Conversation;
+use super::incarnation::run::ExitSignal;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
-use super::messages::port::PortMessage;
 use super::messages::router::RouterMessage;
 use super::messages::session::{Internal, SessionMessage};
 use crate::error::{Error, ErrorKind, Result};
@@ -156,6 +156,8 @@ impl Actor for SessionSupervisor {
         shared: Arc<Shared>,
     ) -> Result<SupervisorState, ActorProcessingErr> {
         let mut random = Rng::new();
+        // Set once: the supervisor never restarts.
+        shared.supervisor.set(myself.clone()).ok();
         let restarts = &shared.options().restarts;
         let mut window = |limits: &Restart| RestartWindow::new(limits.clone(), random.fork());
         let cli = Incarnations::new(&shared, window(&restarts.cli));
@@ -184,8 +186,7 @@ impl Actor for SessionSupervisor {
         _: ActorRef<SessionMessage>,
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
-        let arguments = ConversationArguments { shared: state.shared.clone(), session: state.myself.clone() };
-        let conversation = state.spawn(Conversation, arguments).await?;
+        let conversation = state.spawn(Conversation, state.shared.clone()).await?;
         // Set once: the conversation never restarts.
         state.shared.conversation.set(conversation.clone()).ok();
         if let Some(mirror) = state.shared.mirror() {
@@ -289,10 +290,10 @@ impl SupervisorState {
 
     /// Sends the supervisor a message after `delay`, unless the task is dropped before.
     fn later(&self, delay: Duration, message: Internal) -> Task {
-        let myself = self.myself.clone();
+        let shared = self.shared.clone();
         Task::spawn(async move {
             tokio::time::sleep(delay).await;
-            message.tell(&myself);
+            shared.tell(message);
         })
     }
 
@@ -328,7 +329,7 @@ impl SupervisorState {
             }
             Internal::GiveUpCli { epoch, reason } => {
                 if self.cli.runs(epoch) {
-                    self.cli.port.tell(PortMessage::GiveUp(reason));
+                    self.cli.command(ExitSignal::GivenUp(reason));
                 }
             }
             Internal::StopLimit(number) => return self.step_limit(number).await,

@@ -141,7 +141,6 @@ impl SupervisorState {
             queue: server.queue.clone(),
             blocking: server.blocking.clone(),
             ready_epoch: matches!(self.stage, SessionStage::Ready).then(|| self.cli.epoch()),
-            session: self.myself.clone(),
             generations: server.generations.clone(),
             cause: server.cause.clone(),
             given_up: server.given_up(),

@@ -6,10 +6,10 @@ use ractor::{ActorCell, ActorRef, RpcReplyPort};
 
 use super::{Handled, SessionStage, SupervisorState};
 use crate::actor::base::task::Task;
+use crate::actor::incarnation::run::ExitSignal;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::port::PortMessage;
 use crate::actor::messages::session::Internal;
 use crate::actor::resume::ResumeHome;
 use crate::error::{Error, Result};
@@ -138,7 +138,7 @@ impl SupervisorState {
                 self.shared.ledger.open().iter().for_each(|pending| {
                     pending.cancel();
                 });
-                self.cli.port.tell(PortMessage::Shutdown);
+                self.cli.command(ExitSignal::Asked);
                 timeouts.exit_after_eof + timeouts.exit_after_term + timeouts.reap + timeouts.child_stop * 2
             }
             StopStep::Store => {
@@ -184,11 +184,11 @@ impl SupervisorState {
         if self.mirroring.worker.is_none() && home.is_none() {
             return;
         }
-        let (mirror, myself) = (self.shared.mirror().cloned(), self.myself.clone());
+        let shared = self.shared.clone();
         let limit = self.shared.options().store.stop;
         let abort_within = self.shared.options().timeouts.child_stop / 2;
         self.errand(async move {
-            if let Some(mirror) = mirror {
+            if let Some(mirror) = shared.mirror() {
                 tokio::time::timeout(limit, mirror.flushed()).await.ok();
                 if tokio::time::timeout(abort_within, mirror.fence_holds()).await.is_err() {
                     tracing::warn!(
@@ -200,7 +200,7 @@ impl SupervisorState {
             if let Some(home) = home {
                 home.remove().await;
             }
-            Internal::MirrorEnded.tell(&myself);
+            shared.tell(Internal::MirrorEnded);
         });
     }
 
