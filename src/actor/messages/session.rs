@@ -73,10 +73,8 @@ pub enum Internal {
     RestartCli,
     /// The backoff of the tool server has passed.
     RestartServer(String),
-    /// The backoff of the router has passed.
-    RestartRouter,
-    /// The backoff of the callbacks has passed.
-    RestartCallbacks,
+    /// The backoff of the router or the callbacks has passed.
+    RestartControl(ControlName),
     /// The CLI has named the conversation.
     Captured,
     /// The store has taken what was left for it.
@@ -95,6 +93,13 @@ pub enum Internal {
     Inject(crate::actor::messages::fault::Fault),
     /// The session cannot go on.
     Fatal(Error),
+}
+
+/// Names a child under `Restarts::control`.
+#[derive(Clone, Copy)]
+pub(crate) enum ControlName {
+    Router,
+    Callbacks,
 }
 
 /// Asks the supervisor for a change of the MCP servers.

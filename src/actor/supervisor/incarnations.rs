@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::child::{ChildActor, ChildEnd};
-use super::{Handled, SessionStage, SupervisorState};
+use super::{Handled, SessionStage, SupervisorState, later};
 use crate::actor::base::restart_window::{RestartWindow, Verdict};
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
@@ -100,7 +100,7 @@ pub(super) struct Incarnations {
 impl Incarnations {
     pub(super) fn new(shared: &Shared, window: RestartWindow) -> Self {
         Self {
-            port: ChildActor::Down,
+            port: ChildActor::down(),
             command: watch::channel(None).0,
             end: None,
             epoch: 0,
@@ -172,13 +172,8 @@ impl Incarnations {
 }
 
 impl SupervisorState {
-    /// Starts the next incarnation, or leaves it waiting for the router.
+    /// Starts the next incarnation. Without a router, it waits in its handshake for the next one.
     pub(super) async fn start_port(&mut self) -> Handled {
-        if !self.router.actor.is_up() || !self.conversation.is_up() {
-            // A router comes back. Without a conversation the session fails.
-            self.cli.port = ChildActor::Waiting;
-            return Ok(());
-        }
         self.cli.epoch += 1;
         let (ended, end) = oneshot::channel();
         self.cli.end = Some(end);
@@ -194,7 +189,7 @@ impl SupervisorState {
             ended,
             stderr: StderrTail::default(),
         };
-        self.cli.port = ChildActor::Up(self.spawn(CliPort, incarnation).await?);
+        self.cli.port = ChildActor::up(self.spawn(CliPort, incarnation).await?);
         Ok(())
     }
 
@@ -295,7 +290,7 @@ impl SupervisorState {
                 self.stage = SessionStage::Recovering;
                 self.shared.counting.cli_restarts.one();
                 self.shared.emit(Event::CliRestarting { epoch: self.cli.epoch + 1, attempt, delay });
-                self.cli.timer = Some(self.later(delay, Internal::RestartCli));
+                self.cli.timer = Some(later(&self.shared, delay, Internal::RestartCli));
                 Ok(())
             }
             Verdict::GiveUp => self.fail(self.died_too_often(&cause)).await,

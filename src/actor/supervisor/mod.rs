@@ -58,7 +58,7 @@ use super::incarnation::run::ExitSignal;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
 use super::messages::router::RouterMessage;
-use super::messages::session::{Internal, SessionMessage};
+use super::messages::session::{ControlName, Internal, SessionMessage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::options::Restart;
@@ -171,7 +171,7 @@ impl Actor for SessionSupervisor {
             shared,
             myself,
             stage: SessionStage::Starting,
-            conversation: ChildActor::Down,
+            conversation: ChildActor::down(),
             router,
             callbacks,
             cli,
@@ -193,9 +193,9 @@ impl Actor for SessionSupervisor {
             let run = mirror.clone().run(state.shared.clone(), conversation.clone());
             state.mirroring.start(Task::spawn(run));
         }
-        state.conversation = ChildActor::Up(conversation);
-        state.start_callbacks().await?;
-        state.start_router().await?;
+        state.conversation = ChildActor::up(conversation);
+        state.start_control(ControlName::Callbacks).await?;
+        state.start_control(ControlName::Router).await?;
         for index in 0..state.servers.children.len() {
             state.start_server(index).await?;
         }
@@ -272,6 +272,15 @@ impl Actor for SessionSupervisor {
 
 type Handled = Result<(), ActorProcessingErr>;
 
+/// Sends the supervisor a message after `delay`, unless the task is dropped before.
+fn later(shared: &Arc<Shared>, delay: Duration, message: Internal) -> Task {
+    let shared = shared.clone();
+    Task::spawn(async move {
+        tokio::time::sleep(delay).await;
+        shared.tell(message);
+    })
+}
+
 impl SupervisorState {
     async fn spawn<A: Actor>(
         &self,
@@ -288,15 +297,6 @@ impl SupervisorState {
         self.errands.push(Task::spawn(errand));
     }
 
-    /// Sends the supervisor a message after `delay`, unless the task is dropped before.
-    fn later(&self, delay: Duration, message: Internal) -> Task {
-        let shared = self.shared.clone();
-        Task::spawn(async move {
-            tokio::time::sleep(delay).await;
-            shared.tell(message);
-        })
-    }
-
     async fn internal(&mut self, message: Internal) -> Handled {
         match message {
             Internal::CliReady { epoch } => self.cli_ready(epoch),
@@ -307,8 +307,7 @@ impl SupervisorState {
                 }
             }
             Internal::RestartServer(name) => return self.restart_named(&name).await,
-            Internal::RestartRouter => return self.restart_router().await,
-            Internal::RestartCallbacks => return self.restart_callbacks().await,
+            Internal::RestartControl(child) => return self.restart_control(child).await,
             Internal::Change(request) => return self.change(*request).await,
             Internal::Changed(outcome) => self.changed(outcome),
             Internal::ServerServes { server, generation } => self.server_serves(&server, generation),

@@ -8,8 +8,8 @@ use ractor::ActorRef;
 use tokio::time::Instant;
 
 use super::changing::{Changing, Leaving};
-use super::child::ChildEnd;
-use super::{Handled, SessionStage, SupervisorState};
+use super::child::{ChildActor, ChildEnd};
+use super::{Handled, SessionStage, SupervisorState, later};
 use crate::actor::base::reply::telling;
 use crate::actor::base::restart_window::{RestartWindow, Verdict};
 use crate::actor::base::task::Task;
@@ -29,7 +29,7 @@ pub(super) struct ServerChild {
     pub(super) spec: Arc<ServerSpec>,
     /// The requests to the server.
     pub(super) queue: Arc<ServerQueue>,
-    pub(super) actor: Option<ActorRef<ServerMessage>>,
+    pub(super) actor: ChildActor<ServerMessage>,
     /// Number of states that the server was started with; counted by its actors.
     generations: Arc<AtomicU32>,
     window: RestartWindow,
@@ -53,7 +53,7 @@ impl ServerChild {
         Self {
             spec: server.spec.clone(),
             queue: server.queue.clone(),
-            actor: None,
+            actor: ChildActor::down(),
             generations: Arc::default(),
             window: RestartWindow::new(options.restarts.server.clone(), random.fork()),
             status: ServerStatus::Restarting,
@@ -116,7 +116,7 @@ impl Servers {
 
     /// The actors that run, without those of removed servers.
     pub(super) fn actors(&self) -> impl Iterator<Item = &ActorRef<ServerMessage>> {
-        self.children.iter().filter_map(|server| server.actor.as_ref())
+        self.children.iter().filter_map(|server| server.actor.actor())
     }
 
     pub(super) fn find(&self, name: &str) -> Option<usize> {
@@ -127,7 +127,7 @@ impl Servers {
     fn in_generation(&self, name: &str, generation: u32) -> Option<usize> {
         self.find(name).filter(|index| {
             let server = &self.children[*index];
-            server.actor.is_some() && server.generations.load(Ordering::Acquire) == generation
+            server.actor.is_up() && server.generations.load(Ordering::Acquire) == generation
         })
     }
 }
@@ -148,7 +148,7 @@ impl SupervisorState {
         let actor = self.spawn(McpServer, arguments).await?;
         let server = &mut self.servers.children[index];
         server.queue.open(telling(&actor, || ServerMessage::RequestsQueued));
-        server.actor = Some(actor);
+        server.actor = ChildActor::up(actor);
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl SupervisorState {
 
     /// Starts the server's actor, or has a running actor make the state again.
     async fn restart_server(&mut self, index: usize) -> Handled {
-        match &self.servers.children[index].actor {
+        match self.servers.children[index].actor.actor() {
             None => self.start_server(index).await,
             Some(actor) => {
                 // The end of an actor that has just ended is still to come; one that has a state ignores the message.
@@ -192,7 +192,6 @@ impl SupervisorState {
     }
 
     pub(super) async fn server_ended(&mut self, index: usize, end: &ChildEnd) -> Handled {
-        self.servers.children[index].actor = None;
         if self.stopping() {
             self.servers.children[index].queue.fail(&end.to_string());
             return self.check_step().await;
@@ -218,15 +217,16 @@ impl SupervisorState {
                 if delay.is_zero() {
                     return self.restart_server(index).await;
                 }
-                if server.actor.is_none() {
+                if !server.actor.is_up() {
                     server.queue.suspend();
                 }
-                self.servers.children[index].timer = Some(self.later(delay, Internal::RestartServer(name)));
+                self.servers.children[index].timer =
+                    Some(later(&self.shared, delay, Internal::RestartServer(name)));
                 return Ok(());
             }
         }
         server.status = ServerStatus::Failed(cause.clone());
-        match &server.actor {
+        match server.actor.actor() {
             // The end of an actor that has just ended is still to come.
             Some(actor) => drop(actor.cast(ServerMessage::GiveUp(cause.clone()))),
             None => server.queue.fail(&cause),
@@ -239,7 +239,7 @@ impl SupervisorState {
             }
         }
         self.servers.children[index].timer =
-            retry.map(|retry| self.later(retry, Internal::RestartServer(name)));
+            retry.map(|retry| later(&self.shared, retry, Internal::RestartServer(name)));
         Ok(())
     }
 }

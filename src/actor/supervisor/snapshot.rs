@@ -35,8 +35,12 @@ impl SupervisorState {
         let (cli, flush) = cli.map_or((None, None), |(cli, flush)| (Some(cli), flush));
         let conversation = self.conversation.actor().cloned();
         let (router, callbacks) = (self.router.actor.actor().cloned(), self.callbacks.actor.actor().cloned());
-        let servers: Vec<_> =
-            self.servers.children.iter().map(|server| (server.actor.clone(), server.absent())).collect();
+        let servers: Vec<_> = self
+            .servers
+            .children
+            .iter()
+            .map(|server| (server.actor.actor().cloned(), server.absent()))
+            .collect();
         self.errand(async move {
             let servers = servers.into_iter().map(|(actor, absent)| async move {
                 inspect(deadline, actor, ServerMessage::Snapshot).await.unwrap_or(absent)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ractor::{ActorCell, ActorRef, RpcReplyPort};
 
-use super::{Handled, SessionStage, SupervisorState};
+use super::{Handled, SessionStage, SupervisorState, later};
 use crate::actor::base::task::Task;
 use crate::actor::incarnation::run::ExitSignal;
 use crate::actor::messages::callbacks::CallbacksMessage;
@@ -147,7 +147,7 @@ impl SupervisorState {
             }
             StopStep::Handlers => {
                 for server in &self.servers.children {
-                    match &server.actor {
+                    match server.actor.actor() {
                         Some(actor) => drop(actor.cast(ServerMessage::Stop)),
                         None => server.queue.close(),
                     }
@@ -172,7 +172,7 @@ impl SupervisorState {
 
     /// Starts the limit of the step with this number, in place of an earlier one.
     pub(super) fn limit_step(&mut self, number: u32, within: Duration) {
-        let timer = self.later(within, Internal::StopLimit(number));
+        let timer = later(&self.shared, within, Internal::StopLimit(number));
         if let SessionStage::Stopping { limit, .. } = &mut self.stage {
             *limit = Some(timer);
         }
