@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use ractor::ActorRef;
 
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -32,7 +32,7 @@ use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
 use crate::actor::messages::conversation::{CancelAnswer, ConversationMessage};
 use crate::actor::messages::session::Internal;
-use crate::actor::router::client::{ask, ask_in};
+use crate::actor::router::client::{ask, ask_through};
 use crate::actor::turn::{CancelTurn, TurnKey};
 use crate::error::{ErrorKind, Result};
 use crate::requests::{CancelledMessage, InterruptReceipt, Reply};
@@ -204,7 +204,7 @@ async fn end_in_cli(shared: &Shared, epoch: u64, not_begun: Option<String>) -> C
     let deadline = after(Instant::now(), shared.options().timeouts.control_request);
     if let Some(uuid) = not_begun {
         let body = json!({ "subtype": "cancel_async_message", "message_uuid": uuid });
-        match ask_until(shared, epoch, body, deadline).await {
+        match ask_through(shared, epoch, body, deadline).await {
             Ok(raw) => {
                 let taken = Reply::<CancelledMessage>::read("cancel_async_message", raw);
                 if taken.is_ok_and(|taken| taken.cancelled) {
@@ -216,28 +216,8 @@ async fn end_in_cli(shared: &Shared, epoch: u64, not_begun: Option<String>) -> C
             Err(error) => return CancelAnswer::Failed(error),
         }
     }
-    match ask_until(shared, epoch, json!({ "subtype": "interrupt" }), deadline).await {
+    match ask_through(shared, epoch, json!({ "subtype": "interrupt" }), deadline).await {
         Ok(_) => CancelAnswer::Interrupted,
         Err(error) => CancelAnswer::Failed(error),
-    }
-}
-
-/// Asks this incarnation and no other. When the router ends before the CLI has answered, asks through the next router.
-async fn ask_until(shared: &Shared, epoch: u64, body: Value, deadline: Instant) -> Result<Box<RawValue>> {
-    let mut routers = shared.router.subscribe();
-    loop {
-        routers.mark_unchanged();
-        let left = deadline.saturating_duration_since(Instant::now());
-        match ask_in(shared, body.clone(), left, Some(epoch)).await {
-            Err(error)
-                if error.kind() == ErrorKind::NotReady
-                    && Instant::now() < deadline
-                    && shared.cli.outbound_of(epoch).is_some() =>
-            {
-                // Waits for the next router, or until the deadline.
-                tokio::time::timeout_at(deadline, routers.changed()).await.ok();
-            }
-            answer => return answer,
-        }
     }
 }

@@ -8,7 +8,7 @@ use super::initialize;
 use super::run::{ExitSignal, IncarnationTask, OpenIncarnation};
 use crate::actor::messages::port::PortEnd;
 use crate::actor::messages::session::Internal;
-use crate::actor::router::client::ask_in;
+use crate::actor::router::client::ask_through;
 use crate::actor::router::settings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Delivery, is_too_old};
@@ -76,38 +76,20 @@ impl IncarnationTask {
         Ok(())
     }
 
-    /// Asks the CLI while it may die or be told to end. When the router ends before the CLI has answered, asks through
-    /// the next router.
+    /// Asks the CLI while it may die or be told to end.
     async fn ask(
         &mut self,
         open: &mut OpenIncarnation,
         body: &Value,
         deadline: Instant,
     ) -> Result<Result<Box<RawValue>>, PortEnd> {
-        let (shared, epoch) = (self.shared.clone(), self.epoch);
-        let mut routers = shared.router.subscribe();
-        loop {
-            routers.mark_unchanged();
-            let left = deadline.saturating_duration_since(Instant::now());
-            let asking = async {
-                let reply = ask_in(&shared, body.clone(), left, Some(epoch)).await;
-                if matches!(&reply, Err(error) if error.kind() == ErrorKind::NotReady) {
-                    // Waits for the next router, or until the deadline.
-                    tokio::time::timeout_at(deadline, routers.changed()).await.ok();
-                }
-                reply
-            };
-            let reply = tokio::select! {
-                reply = asking => reply,
-                signal = open.ends(&mut self.commands) => return Err(match signal {
-                    ExitSignal::Asked => PortEnd::Asked,
-                    signal => PortEnd::Died(self.died_at_start(open, signal).await),
-                }),
-            };
-            match reply {
-                Err(error) if error.kind() == ErrorKind::NotReady && Instant::now() < deadline => {}
-                reply => return Ok(reply),
-            }
+        let shared = self.shared.clone();
+        tokio::select! {
+            reply = ask_through(&shared, self.epoch, body.clone(), deadline) => Ok(reply),
+            signal = open.ends(&mut self.commands) => Err(match signal {
+                ExitSignal::Asked => PortEnd::Asked,
+                signal => PortEnd::Died(self.died_at_start(open, signal).await),
+            }),
         }
     }
 

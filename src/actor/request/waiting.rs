@@ -71,11 +71,6 @@ impl<T> WaitingRequests<T> {
         self.list.iter().rev().map(|(answer, asked)| (answer, asked))
     }
 
-    /// Number of requests that are not settled.
-    pub(crate) fn open(&self) -> usize {
-        self.list.iter().filter(|(answer, _)| answer.pending().is_open()).count()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }

@@ -181,12 +181,6 @@ impl ServerQueue {
         let open = late.iter().filter(|answer| answer.pending().is_open());
         open.for_each(|answer| answer.pending().refuse(&error));
     }
-
-    /// Number of requests that wait for the server's restart.
-    pub(crate) fn waiting_for_restart(&self) -> usize {
-        let queue = lock(&self.queue);
-        if matches!(queue.stage, QueueStage::Suspended) { queue.waiting.open() } else { 0 }
-    }
 }
 
 impl fmt::Debug for ServerQueue {

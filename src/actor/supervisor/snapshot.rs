@@ -1,5 +1,7 @@
 //! Report the state of the tree.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
@@ -9,13 +11,16 @@ use super::stopping::StopStep;
 use super::{SessionStage, SupervisorState};
 use crate::actor::base::deadlines::{after, millis};
 use crate::actor::base::reply::respond;
+use crate::actor::context::Shared;
 use crate::actor::current_cli::Flush;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::router::RouterMessage;
+use crate::actor::request::pending::PendingRequest;
 use crate::error::Result;
-use crate::report::{ConversationSnapshot, Phase, Snapshot};
+use crate::plain::short;
+use crate::report::{ConversationSnapshot, Phase, RequestSnapshot, RouterSnapshot, Snapshot};
 
 impl SupervisorState {
     /// Asks all children on a task of its own, at most for `Timeouts::child_stop`, and answers with what came in time.
@@ -51,6 +56,7 @@ impl SupervisorState {
                 inspect(deadline, callbacks, CallbacksMessage::Snapshot),
                 join_all(servers),
             );
+            let router = router.map(|awaited| RouterSnapshot { owed: owed(&shared), awaited });
             let (session_id, resumed) = {
                 let facts = shared.facts.borrow();
                 (facts.session_id.clone(), facts.resumed)
@@ -70,6 +76,18 @@ impl SupervisorState {
             respond(reply, Ok(snapshot));
         });
     }
+}
+
+/// The open requests of the CLI.
+fn owed(shared: &Shared) -> Vec<RequestSnapshot> {
+    let now = Instant::now();
+    let request = |pending: &Arc<PendingRequest>| RequestSnapshot {
+        request_id: short(pending.request_id()),
+        kind: pending.kind.as_str(),
+        epoch: pending.epoch(),
+        age_ms: millis(now.duration_since(pending.received)),
+    };
+    shared.ledger.open().iter().map(request).collect()
 }
 
 /// Asks the conversation when it was told all that was read before.
