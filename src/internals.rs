@@ -10,7 +10,7 @@ use crate::actor::base::gate::Gate;
 use crate::actor::outbound::{Outbound, OutboundReceiver};
 use crate::actor::request::answer::Answer;
 use crate::actor::request::ledger::Ledger;
-use crate::actor::request::pending::{RequestKind, RequestOrigin};
+use crate::actor::request::pending::{PendingRequest, RequestKind, RequestOrigin};
 use crate::options::Limits;
 use crate::tool::run::dispatch::McpSession;
 use crate::tool::run::service::{Service, ServiceStep};
@@ -105,13 +105,13 @@ impl Books {
         let answers = request_ids.iter().map(|request_id| {
             let ids = RequestIds::rpc(request_id, Some("1"));
             let (kind, span) = (RequestKind::Mcp, tracing::Span::none());
-            let (answer, _) = Answer::open(&self.origin, ids, kind, None, span);
+            let answer = Answer::new(PendingRequest::open(&self.origin, ids, kind, None, span));
             self.ledger.enter(answer.pending(), false);
             answer
         });
         let answers: Vec<_> = answers.collect();
         let settled = answers.len();
-        answers.into_iter().for_each(Answer::without_answer);
+        answers.iter().for_each(|answer| answer.pending().orphan());
         settled
     }
 }

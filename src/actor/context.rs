@@ -1,6 +1,5 @@
 //! The state that all actors of one session share.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -248,11 +247,5 @@ impl Shared {
             epoch,
             outcome = tracing::field::Empty,
         )
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shared")
     }
 }

@@ -9,7 +9,6 @@ use super::task::Task;
 use crate::options::FOREVER;
 
 /// Deadlines by key, and one timer for the next of them.
-#[derive(Debug)]
 pub(crate) struct Deadlines<K> {
     at: BTreeSet<(Instant, K)>,
     timer: Option<(Instant, Task)>,

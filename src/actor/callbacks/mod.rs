@@ -35,8 +35,8 @@ use super::base::reply::{respond, telling};
 use super::context::Shared;
 use super::request::answer::Answer;
 use super::request::handlers::{HandlerEnd, HandlerTasks};
-use super::request::life::Settled;
 use super::request::pending::PendingRequest;
+use super::request::pending::Settled;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::blocking::caught::panic_text;
 use crate::control::asking::decide;
@@ -261,7 +261,7 @@ impl CallbacksState {
                 }
             };
             // `answer` stays whole until here, so that its drop answers if the task is aborted.
-            settle(&answer.hand_over(), said);
+            settle(answer.pending(), said);
             fault
         };
         let run = run.instrument(pending.span());

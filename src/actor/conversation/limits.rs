@@ -33,7 +33,6 @@ pub(super) enum Limit {
 }
 
 /// The limits of the running turn.
-#[derive(Debug)]
 pub(super) struct TurnLimits {
     deadlines: Deadlines<Limit>,
     silence: Option<Instant>,

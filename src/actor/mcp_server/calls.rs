@@ -14,8 +14,8 @@ use crate::actor::base::restart_window::Verdict;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::handler_table::RunningHandler;
 use crate::actor::request::handlers::HandlerEnd;
-use crate::actor::request::life::Settled;
 use crate::actor::request::pending::PendingRequest;
+use crate::actor::request::pending::Settled;
 use crate::report::Event;
 use crate::tool::run::context::{CallContext, Named};
 use crate::tool::run::erased::Arguments;
@@ -52,7 +52,7 @@ fn answer_call(
     if trace_payloads {
         span.record("gen_ai.tool.call.result", serde_json::to_string(&result).unwrap_or_default());
     }
-    answer.hand_over().mcp_result(Settled::Answered, &result);
+    answer.pending().mcp_result(Settled::Answered, &result);
     panic
 }
 
@@ -204,7 +204,7 @@ impl ServerState {
                 if let Err(text) = &ended {
                     log_panic(&server.name, &label, text);
                 }
-                let pending = answer.hand_over();
+                let pending = answer.pending();
                 match &ended {
                     Ok(Ok(result)) => pending.mcp_value(result),
                     Ok(Err(error)) => pending.fail(Settled::Answered, error),

@@ -18,7 +18,7 @@ use crate::wire::rpc::RpcError;
 pub(crate) type HandlerId = u64;
 
 /// Entry of a handler in the table of its actor.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RunningHandler<L> {
     pub(crate) pending: Arc<PendingRequest>,
     /// Kept for the actor.
@@ -29,10 +29,8 @@ pub(crate) struct RunningHandler<L> {
 }
 
 /// The running handlers. Nothing may panic under this lock, and no code of the application runs under it.
-#[derive(Debug)]
 pub(crate) struct HandlerTable<L>(Mutex<HandlerEntries<L>>);
 
-#[derive(Debug)]
 struct HandlerEntries<L> {
     handlers: HashMap<HandlerId, RunningHandler<L>, RandomState>,
     deadlines: Deadlines<HandlerId>,

@@ -52,7 +52,6 @@ struct HandlerEnds<L, E> {
 }
 
 /// Report of a handler's task to its actor, which removes the handler from the table.
-#[derive(Debug)]
 pub(crate) enum HandlerEnd<E> {
     /// The handler ended with something to report.
     Reported(HandlerId, E),
@@ -231,7 +230,6 @@ impl<L: Send + 'static, E: Send + 'static> HandlerTasks<L, E> {
     ) {
         let id = self.next;
         self.next += 1;
-        pending.dispatched();
         pending.gate().begins();
         let guard = EndGuard { id, pending: pending.clone(), ends: self.ends.clone(), is_over: false };
         let deadline = limit.map(|limit| after(pending.received, limit));

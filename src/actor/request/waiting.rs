@@ -10,7 +10,6 @@ use crate::actor::base::deadlines::{Deadlines, after};
 
 /// Requests that wait, oldest first, each with what it asks for. A request expires `limit` after its
 /// arrival.
-#[derive(Debug)]
 pub(crate) struct WaitingRequests<T> {
     list: VecDeque<(Answer, T)>,
     limit: Duration,

@@ -18,7 +18,7 @@ use crate::options::check::check_server_name;
 use crate::tool::spec::ServerSpec;
 
 /// The MCP servers of a session that may come and go.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Roster {
     /// Servers in this process, in the order in which they were added.
     inside: Vec<InsideServer>,
@@ -27,7 +27,7 @@ pub(crate) struct Roster {
 }
 
 /// A server in this process.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct InsideServer {
     pub(crate) spec: Arc<ServerSpec>,
     /// Bounds the requests in flight to the server.
@@ -36,7 +36,6 @@ pub(crate) struct InsideServer {
 }
 
 /// A change that a caller asks for.
-#[derive(Debug)]
 pub(crate) enum ServerChange {
     /// Adds a server, if the CLI accepts it.
     Add(Addition),

@@ -126,7 +126,6 @@ impl Drop for ReleaseClaim {
 }
 
 /// The stage of the session.
-#[derive(Debug)]
 enum SessionStage {
     /// No incarnation has been ready yet.
     Starting,

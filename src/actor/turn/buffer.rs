@@ -31,7 +31,6 @@ impl Bounds {
 }
 
 /// The next item of a turn, with the number of partial messages that were dropped right before it.
-#[derive(Debug)]
 pub(super) enum NextItem {
     Message(Message, u64),
     /// The end of the turn. There is no outcome if the conversation ended without one.
@@ -39,7 +38,6 @@ pub(super) enum NextItem {
 }
 
 /// The unread messages of one turn.
-#[derive(Debug)]
 pub(super) struct TurnBuffer {
     bounds: Bounds,
     counting: Arc<Counting>,
