@@ -230,6 +230,13 @@ impl Shared {
         }
     }
 
+    /// Tells the conversation. One that has ended takes the session with it.
+    pub(crate) fn tell_conversation(&self, message: ConversationMessage) {
+        if let Some(conversation) = self.conversation.get() {
+            conversation.cast(message).ok();
+        }
+    }
+
     /// Sends an event to the subscribers.
     pub(crate) fn emit(&self, mut event: Event) {
         let bytes = event.shorten();

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::ConversationState;
-use super::store_wait::CliEvent;
+use crate::actor::messages::conversation::CliEvent;
 use crate::actor::messages::session::Internal;
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, Outcome};
@@ -81,7 +81,7 @@ impl ConversationState {
         let unread = &self.shared.counting.unread_messages;
         let turn = self.running.as_ref().and_then(|running| running.turn.as_ref());
         let Some(turn) = turn else { return unread.add(messages.len() as u64) };
-        match turn.send(messages) {
+        match turn.buffer.push(messages) {
             Ok(dropped) => unread.add(dropped),
             Err((error, behind)) => {
                 unread.add(behind);

@@ -46,7 +46,7 @@ pub(super) struct Cancels {
     /// Number of cancels so far; numbers the next one.
     number: u64,
     /// Given to every turn.
-    pub(super) canceller: Arc<dyn CancelTurn>,
+    pub(super) canceller: CancelTurn,
 }
 
 /// A cancel that the CLI was told of.
@@ -57,21 +57,13 @@ struct Cancelling {
     _task: Task,
 }
 
-/// Cancels turns by messages to the conversation.
-struct Canceller(ActorRef<ConversationMessage>);
-
-impl CancelTurn for Canceller {
-    fn cancel(&self, turn: TurnKey) -> oneshot::Receiver<()> {
-        let (ended, receiver) = oneshot::channel();
-        // A conversation that has ended has ended its turns.
-        self.0.cast(ConversationMessage::Cancel { turn, ended }).ok();
-        receiver
-    }
-}
-
 impl Cancels {
     pub(super) fn new(conversation: &ActorRef<ConversationMessage>) -> Self {
-        let canceller = Arc::new(Canceller(conversation.clone()));
+        let conversation = conversation.clone();
+        let canceller: CancelTurn = Arc::new(move |turn, ended| {
+            // A conversation that has ended has ended its turns.
+            conversation.cast(ConversationMessage::Cancel { turn, ended }).ok();
+        });
         Self { unanswered: Vec::new(), interrupts: Vec::new(), number: 0, canceller }
     }
 

@@ -71,7 +71,7 @@ use queue::{PromptQueue, Queued, TurnHistory};
 use results::ResultWatch;
 use run::RunTracker;
 use steering::{Offer, PendingMessage};
-use store_wait::{CliEvent, StoreBarrier};
+use store_wait::StoreBarrier;
 
 pub(crate) struct Conversation;
 
@@ -155,9 +155,7 @@ impl Actor for Conversation {
                 state.messages(epoch, messages);
                 drop(permit);
             }
-            ConversationMessage::LineLost { epoch, reason } => {
-                state.cli_event(CliEvent::LineLost { epoch, reason });
-            }
+            ConversationMessage::Cli(event) => state.cli_event(event),
             ConversationMessage::Told(message) => state.hand_over(&message),
             ConversationMessage::Mirrored { number } => state.mirrored(number),
             ConversationMessage::Prompt { prompt, cancel_on_drop, reply } => {
@@ -166,10 +164,6 @@ impl Actor for Conversation {
             }
             // If the caller has stopped waiting, an accepted message is still sent.
             ConversationMessage::Steer { prompt, reply } => respond(reply, state.steer(prompt)),
-            ConversationMessage::CliReady { epoch } => state.cli_event(CliEvent::Ready { epoch }),
-            ConversationMessage::CliEnded { epoch, cause } => {
-                state.cli_event(CliEvent::Ended { epoch, cause })
-            }
             ConversationMessage::Interrupt { cancel_queued, limit, reply } => {
                 state.interrupt(cancel_queued, limit, reply);
             }
@@ -338,7 +332,7 @@ impl ConversationState {
             turn_running: self.running.is_some(),
             queued: self.queue.len(),
             steering: self.steering.len(),
-            unread_bytes: turn.map_or(0, TurnSender::unread),
+            unread_bytes: turn.map_or(0, |turn| turn.buffer.unread()),
             idle: self.shared.facts.borrow().run_ended,
             background_tasks: self.run.tasks(),
         }

@@ -34,7 +34,7 @@ use crate::actor::messages::port::{PortEnd, PortMessage};
 use crate::actor::outbound::Outbound;
 use crate::actor::outbound::writer::{WriteError, write_lines};
 use crate::blocking::caught::panic_text;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::report::{Event, ExitCause};
 use crate::transport::{Channel, Exit, Process, Resume, StderrSink, flags, launch_for, private as files};
 
@@ -159,9 +159,6 @@ impl IncarnationTask {
     async fn open(&self) -> Result<OpenIncarnation, Error> {
         let Self { shared, epoch, resume, private, .. } = self;
         let options = shared.options();
-        let conversation = shared.conversation.get().cloned();
-        let conversation = conversation
-            .ok_or_else(|| Error::new(ErrorKind::SessionFailed, "the session has no conversation"))?;
         let (tail, bound) = (self.stderr.clone(), options.limits.stderr_tail_bytes);
         let (user, span) = (shared.spec.stderr.clone(), shared.span.clone());
         let sink = StderrSink::new(move |line| {
@@ -183,7 +180,7 @@ impl IncarnationTask {
         let resumes = resume.session_id().map(str::to_owned);
         let identity = connection.process.identity();
         let evidence = Arc::new(ExitEvidence::default());
-        let (feeder, task) = MessageFeeder::new(shared, *epoch, conversation, evidence.clone());
+        let (feeder, task) = MessageFeeder::new(shared, *epoch, evidence.clone());
         // Before the event, whose receiver may ask for the process.
         shared.cli.opened(RunningCli {
             outbound: outbound.clone(),

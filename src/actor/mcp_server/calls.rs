@@ -267,11 +267,7 @@ impl ServerState {
     }
 
     pub(super) fn handler_ended(&mut self, end: HandlerEnd<String>) {
-        let (id, panic) = match end {
-            HandlerEnd::Reported(id, panic) => (id, Some(panic)),
-            HandlerEnd::Aborted(id) => (id, None),
-        };
-        let Some(handler) = self.handlers.table().remove(id) else { return };
+        let Some((handler, panic)) = self.handlers.ended(end) else { return };
         match panic {
             Some(message) => self.panicked(&handler, message),
             None => {
@@ -312,8 +308,7 @@ impl ServerState {
     }
 
     pub(super) fn tick(&mut self) {
-        let expired = self.handlers.table().expired(Instant::now());
-        for handler in expired.iter().filter(|handler| handler.pending.is_open()) {
+        for handler in self.handlers.table().expired(Instant::now()) {
             let (call, limit) = (&handler.label, handler.limit.unwrap_or_default());
             self.timed_out(&handler.pending, call.label(), call.caller.is_tool, limit);
         }

@@ -121,7 +121,7 @@ impl<L: Clone> HandlerTable<L> {
         lock(&self.0).deadlines.arm(wake);
     }
 
-    /// The handlers whose limit has passed; each is returned once. They still run: the caller answers their requests
+    /// The handlers whose limit has passed before they answered; each is returned once. They still run: the caller answers their requests
     /// and cancels their tokens.
     pub(crate) fn expired(&self, now: Instant) -> Vec<RunningHandler<L>> {
         let mut running = lock(&self.0);
@@ -129,7 +129,7 @@ impl<L: Clone> HandlerTable<L> {
         let expired = deadlines.expired(now).into_iter().filter_map(|id| {
             let handler = handlers.get_mut(&id)?;
             handler.deadline = None;
-            Some(handler.clone())
+            handler.pending.is_open().then(|| handler.clone())
         });
         expired.collect()
     }

@@ -211,7 +211,7 @@ async fn the_ends_of_quick_handlers_are_those_of_any_other() {
     start_quick(&mut handlers, cli.asks(RequestKind::Hook, "panics"), async { panic!("on purpose") });
     assert_eq!(handlers.table().running().len(), 3);
     handlers.flush();
-    let Some(HandlerEnd::Aborted(panicked)) = ends.recv().await else { panic!("it has ended") };
+    let Some((panicked, None)) = ends.recv().await else { panic!("it has ended") };
     assert_eq!(handlers.table().remove(panicked).unwrap().pending.request_id(), "panics");
     let left: Vec<_> = handlers.table().running();
     assert_eq!((left.len(), left[0].pending.request_id()), (1, "waits"), "who has answered leaves the table");
@@ -234,7 +234,7 @@ async fn the_drop_of_an_actor_ends_quick_handlers_that_have_not_run() {
     }
     drop(handlers);
     for _ in 0..3 {
-        assert!(matches!(ends.recv().await, Some(HandlerEnd::Aborted(_))));
+        assert!(matches!(ends.recv().await, Some((_, None))));
     }
     assert_eq!((cli.origin.gate.in_flight(), cli.origin.counting.refused.get()), (0, 3));
     assert!(!cli.origin.gate.is_beginning());

@@ -72,7 +72,6 @@ impl Addition {
 }
 
 /// The plan of a change.
-#[derive(Debug)]
 pub(crate) struct ChangePlan {
     /// The servers until the CLI has answered: old and new.
     pub(crate) meanwhile: Arc<Roster>,
@@ -345,7 +344,7 @@ mod tests {
         let before = roster(vec![inside("my.calc"), outside("web")]);
         let mut options = Options::default();
         options.mcp_servers.insert("launched".into(), ExternalServer::http("http://127.0.0.1:9/mcp"));
-        let refused = |change| before.plan(&change, &options).unwrap_err().to_string();
+        let refused = |change| before.plan(&change, &options).err().unwrap().to_string();
         for clash in [inside("my_calc"), outside("my_calc"), inside("web"), outside("launched")] {
             assert!(refused(ServerChange::Add(clash)).contains("two MCP servers"));
         }

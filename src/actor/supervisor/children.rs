@@ -8,7 +8,7 @@ use super::servers::ServerChild;
 use super::{Handled, SessionStage, SupervisorState, later};
 use crate::actor::base::restart_window::Verdict;
 use crate::actor::callbacks::Callbacks;
-use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::messages::conversation::{CliEvent, ConversationMessage};
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::session::{ControlName, Internal};
 use crate::actor::router::ControlRouter;
@@ -66,7 +66,7 @@ impl SupervisorState {
             // The successor of a server that has just ended is started with the epoch.
             server.cast(ServerMessage::CliReady { epoch }).ok();
         }
-        self.conversation.tell(ConversationMessage::CliReady { epoch });
+        self.conversation.tell(ConversationMessage::Cli(CliEvent::Ready { epoch }));
         if !is_first {
             let session_id = self.shared.facts.borrow().session_id.clone();
             self.shared.emit(Event::CliRestarted { epoch, session_id });

@@ -24,7 +24,7 @@ use crate::actor::incarnation::initialize::first_channel;
 use crate::actor::incarnation::port::CliPort;
 use crate::actor::incarnation::run::{ExitSignal, IncarnationTask};
 use crate::actor::incarnation::stderr::StderrTail;
-use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::messages::conversation::{CliEvent, ConversationMessage};
 use crate::actor::messages::port::{PortEnd, PortMessage};
 use crate::actor::messages::router::RouterMessage;
 use crate::actor::messages::session::Internal;
@@ -311,7 +311,8 @@ impl SupervisorState {
                 None => mirror.flush(|| {}),
             }
         }
-        self.conversation.tell(ConversationMessage::CliEnded { epoch, cause: cause.cloned() });
+        let event = CliEvent::Ended { epoch, cause: cause.cloned() };
+        self.conversation.tell(ConversationMessage::Cli(event));
         self.change_ends_with_cli();
     }
 

@@ -59,13 +59,14 @@ use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
 use super::messages::router::RouterMessage;
 use super::messages::session::{ControlName, Internal, SessionMessage};
+use super::resume::ResumeHome;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::options::Restart;
 use child::{ChildActor, ChildEnd, ControlChild};
 use incarnations::Incarnations;
 use servers::Servers;
-use stopping::{Mirroring, StopStep};
+use stopping::StopStep;
 
 pub(crate) struct SessionSupervisor;
 
@@ -83,7 +84,12 @@ pub(crate) struct SupervisorState {
     callbacks: ControlChild<CallbacksMessage>,
     cli: Incarnations,
     servers: Servers,
-    mirroring: Mirroring,
+    /// Mirrors what the CLI writes to the session's store.
+    mirror: Option<Task>,
+    /// The configuration folder of a session that was loaded from a store.
+    home: Option<ResumeHome>,
+    /// Whether an errand ends the mirror and removes the folder.
+    mirror_ending: bool,
     callers: Callers,
     /// Tasks that do something for a caller.
     errands: Vec<Task>,
@@ -136,7 +142,6 @@ enum SessionStage {
         step: StopStep,
         /// Number of steps so far; tells the limit of this step from those of earlier ones.
         number: u32,
-        failed: Option<Error>,
         limit: Option<Task>,
         /// Whether the limits of the steps are those of a kill.
         killed: bool,
@@ -174,7 +179,9 @@ impl Actor for SessionSupervisor {
             router,
             callbacks,
             cli,
-            mirroring: Mirroring::new(home),
+            mirror: None,
+            home,
+            mirror_ending: false,
             callers: Callers::default(),
             errands: Vec::new(),
         })
@@ -189,8 +196,8 @@ impl Actor for SessionSupervisor {
         // Set once: the conversation never restarts.
         state.shared.conversation.set(conversation.clone()).ok();
         if let Some(mirror) = state.shared.mirror() {
-            let run = mirror.clone().run(state.shared.clone(), conversation.clone());
-            state.mirroring.start(Task::spawn(run));
+            let run = mirror.clone().run(state.shared.clone());
+            state.mirror = Some(Task::spawn(run));
         }
         state.conversation = ChildActor::up(conversation);
         state.start_control(ControlName::Callbacks).await?;
@@ -344,7 +351,7 @@ impl SupervisorState {
     }
 
     fn await_start(&mut self, reply: oneshot::Sender<Result<()>>) {
-        if matches!(self.stage, SessionStage::Stopping { failed: None, .. }) {
+        if self.stopping() && self.shared.ending.failed().is_none() {
             return respond(reply, Err(Error::new(ErrorKind::Stopped, "the session was stopped")));
         }
         // A failing session answers with its error when nothing of it is left.
