@@ -58,7 +58,9 @@ impl RequestDispatcher {
             return false;
         };
         let message = McpMessage::Call(call.arguments.map(ToOwned::to_owned));
-        if let Some(answer) = self.admit(call.ids(), RequestKind::Mcp, Some(server.gate), false, false) {
+        if let Some(answer) =
+            self.admit(call.ids(), RequestKind::Mcp, Some(server.gate.clone()), false, false)
+        {
             server.queue.push(answer, message);
         }
         true
@@ -153,7 +155,7 @@ impl RequestDispatcher {
         }
     }
 
-    fn server(&self, name: &str) -> Option<InsideServer> {
+    fn server(&self, name: &str) -> Option<Arc<InsideServer>> {
         self.shared.roster.read().server(name).cloned()
     }
 

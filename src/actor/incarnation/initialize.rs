@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Options;
 use crate::actor::context::SessionSpec;
-use crate::actor::servers::roster::{InsideServer, Roster};
+use crate::actor::servers::roster::Roster;
 use crate::control::{Hook, OnFailure};
 use crate::error::Result;
 use crate::options::Delivery;
@@ -65,7 +65,7 @@ pub(crate) fn body(spec: &SessionSpec, roster: &Roster, private: Channel, resume
         let mut names = Vec::new();
         let mut configs = Map::new();
         let mut manifests = Map::new();
-        for InsideServer { spec: server, .. } in roster.inside() {
+        for server in roster.inside().iter().map(|server| &server.spec) {
             names.push(server.name.clone());
             let settings = server.settings();
             if !settings.is_empty() {

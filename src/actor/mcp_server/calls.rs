@@ -143,7 +143,7 @@ impl ServerState {
             "tool_call",
             request_id = pending.request_id(),
             tool_use_id,
-            server = self.spec.name,
+            server = self.inside.spec.name,
             tool,
             epoch = pending.epoch(),
             outcome = tracing::field::Empty,
@@ -178,7 +178,7 @@ impl ServerState {
                 parent: &parent,
                 "mcp_request",
                 request_id = pending.request_id(),
-                server = self.spec.name,
+                server = self.inside.spec.name,
                 subject = call.subject(),
                 epoch = pending.epoch(),
                 outcome = tracing::field::Empty,
@@ -188,7 +188,7 @@ impl ServerState {
             )
         };
         let handler = {
-            let (recorded, server, call) = (span.clone(), self.spec.clone(), call.clone());
+            let (recorded, server, call) = (span.clone(), self.inside.spec.clone(), call.clone());
             async move {
                 // Dropped after the handler and everything that it was given.
                 let _states = states;
@@ -250,7 +250,12 @@ impl ServerState {
             None => self.cancel_waiting(rpc_id),
         };
         let Some((tool, request_id)) = cancelled else { return self.shared.counting.unmatched_cancels.one() };
-        self.shared.emit(Event::CallCancelled { server: self.spec.name.clone(), tool, request_id, reason });
+        self.shared.emit(Event::CallCancelled {
+            server: self.inside.spec.name.clone(),
+            tool,
+            request_id,
+            reason,
+        });
     }
 
     /// Cancels a call that waits for the state. Returns its tool and its request id.
@@ -280,7 +285,7 @@ impl ServerState {
     fn panicked(&mut self, handler: &RunningHandler<Arc<ServerCall>>, message: String) {
         self.shared.counting.panics.one();
         self.shared.emit(Event::CallPanicked {
-            server: self.spec.name.clone(),
+            server: self.inside.spec.name.clone(),
             tool: handler.label.label().to_owned(),
             request_id: handler.pending.request_id().to_owned(),
             message,
@@ -300,7 +305,7 @@ impl ServerState {
     fn abandoned(&self, handler: &RunningHandler<Arc<ServerCall>>) {
         if handler.label.caller.blocks {
             self.shared.emit(Event::HandlerAbandoned {
-                server: self.spec.name.clone(),
+                server: self.inside.spec.name.clone(),
                 tool: handler.label.label().to_owned(),
                 request_id: handler.pending.request_id().to_owned(),
             });
@@ -325,7 +330,7 @@ impl ServerState {
         pending.cancel.cancel();
         self.shared.counting.timeouts.one();
         self.shared.emit(Event::CallTimedOut {
-            server: self.spec.name.clone(),
+            server: self.inside.spec.name.clone(),
             tool: label.to_owned(),
             request_id: pending.request_id().to_owned(),
             limit,

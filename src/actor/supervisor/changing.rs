@@ -153,7 +153,7 @@ impl SupervisorState {
     fn leave(&mut self, name: String) {
         let Some(index) = self.servers.find(&name) else { return };
         let server = self.servers.children.remove(index);
-        server.queue.close();
+        server.inside.queue.close();
         let Some(actor) = server.actor.actor().cloned() else { return };
         // The end of an actor that has just ended is still to come.
         actor.cast(ServerMessage::Stop).ok();

@@ -77,7 +77,7 @@ impl SupervisorState {
 
     /// Answers the callers that wait for the start, if the start is over.
     pub(super) fn check_start(&mut self) {
-        let serves = |server: &ServerChild| server.served || !server.spec.significant;
+        let serves = |server: &ServerChild| server.served || !server.inside.spec.significant;
         let starts = matches!(self.stage, SessionStage::Ready) && self.servers.children.iter().all(serves);
         if starts || self.callers.has_started {
             self.callers.started();

@@ -107,7 +107,7 @@ impl SupervisorState {
                 for server in &self.servers.children {
                     match server.actor.actor() {
                         Some(actor) => drop(actor.cast(ServerMessage::Stop)),
-                        None => server.queue.close(),
+                        None => server.inside.queue.close(),
                     }
                 }
                 self.callbacks.actor.tell(CallbacksMessage::Stop);
