@@ -27,6 +27,14 @@ impl<K: Ord> Deadlines<K> {
         self.at.remove(&(deadline, key));
     }
 
+    pub(crate) fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        self.at.retain(|(_, key)| keep(key));
+    }
+
+    pub(crate) fn has(&self, key: &K) -> bool {
+        self.at.iter().any(|(_, other)| other == key)
+    }
+
     pub(crate) fn clear(&mut self) {
         self.at.clear();
     }

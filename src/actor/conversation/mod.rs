@@ -55,7 +55,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::base::reply::respond;
-use super::base::task::Task;
 use super::context::Shared;
 use super::messages::conversation::ConversationMessage;
 use super::outbound::Outbound;
@@ -66,7 +65,7 @@ use crate::report::failure::FailureSigns;
 use crate::report::{ConversationSnapshot, Event};
 use cli::CliState;
 use interrupt::Cancels;
-use limits::{IdleLimit, TurnLimits};
+use limits::Limits;
 use queue::{PromptQueue, Queued, TurnHistory};
 use results::ResultWatch;
 use run::RunTracker;
@@ -84,13 +83,9 @@ pub(crate) struct ConversationState {
     /// Messages into the running turn whose outcome is not known yet.
     steering: VecDeque<PendingMessage>,
     run: RunTracker,
-    /// Sends `RunTick` at the ceiling of the run.
-    ceiling: Option<Task>,
-    /// Stops the session when it was idle for too long; `None` while it has work, and without that limit.
-    idle: Option<IdleLimit>,
     cancels: Cancels,
     draining: bool,
-    limits: TurnLimits,
+    limits: Limits,
     failure: FailureSigns,
     store_barrier: StoreBarrier,
 }
@@ -133,11 +128,9 @@ impl Actor for Conversation {
             queue: PromptQueue::default(),
             running: None,
             steering: VecDeque::new(),
-            ceiling: None,
-            idle: None,
             cancels: Cancels::new(&myself),
             draining: false,
-            limits: TurnLimits::new(),
+            limits: Limits::new(),
             failure: FailureSigns::default(),
             store_barrier: StoreBarrier::default(),
             myself,
@@ -185,12 +178,6 @@ impl Actor for Conversation {
                 myself.stop(None);
             }
             ConversationMessage::LimitTick => state.limit_tick(),
-            ConversationMessage::RunTick => {
-                state.ceiling = None;
-                state.run.ceiling(Instant::now());
-                state.run_changed();
-            }
-            ConversationMessage::IdleTick => state.idle_tick(),
             ConversationMessage::Snapshot(reply) => respond(reply, state.snapshot()),
             #[cfg(feature = "testing")]
             ConversationMessage::Panic => panic!("a fault was injected into the conversation"),
@@ -306,24 +293,13 @@ impl ConversationState {
         self.run_changed();
     }
 
-    /// Publishes whether the run is over, and arms the timer of its ceiling.
+    /// Publishes whether the run is over, and sets the limits of the run and of an idle session.
     fn run_changed(&mut self) {
         let ended =
             self.run.ended() && self.running.is_none() && self.steering.is_empty() && self.queue.is_empty();
         self.shared.facts.send_if_modified(|facts| std::mem::replace(&mut facts.run_ended, ended) != ended);
         self.limit_idle(ended);
-        match self.run.ceiling_at() {
-            None => self.ceiling = None,
-            Some(_) if self.ceiling.as_ref().is_some_and(|task| !task.is_finished()) => {}
-            Some(at) => {
-                let myself = self.myself.clone();
-                self.ceiling = Some(Task::spawn(async move {
-                    tokio::time::sleep_until(at).await;
-                    // A conversation that has ended has no run.
-                    myself.cast(ConversationMessage::RunTick).ok();
-                }));
-            }
-        }
+        self.limit_run();
     }
 
     fn snapshot(&self) -> ConversationSnapshot {

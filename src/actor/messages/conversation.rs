@@ -105,12 +105,8 @@ pub(crate) enum ConversationMessage {
     Stop {
         failed: Option<Error>,
     },
-    /// A limit of the turn may have passed.
+    /// A limit may have passed.
     LimitTick,
-    /// The ceiling of the run may have been reached.
-    RunTick,
-    /// The session may have been without work for too long.
-    IdleTick,
     Snapshot(oneshot::Sender<ConversationSnapshot>),
     #[cfg(feature = "testing")]
     Panic,
