@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::base::current_value::CurrentValue;
 use super::base::gate::Gate;
-use super::conversation::early::EarlyFeed;
 use super::current_cli::CurrentCli;
+use super::early::EarlyFeed;
 use super::ending::Ending;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;

@@ -8,7 +8,7 @@ use futures_core::Stream;
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::conversation::early::Early;
+use crate::actor::early::Early;
 use crate::report::feed::Subscriber;
 use crate::report::subscription::{Subscription, subscription};
 use crate::wire::Message;

@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use super::ConversationState;
+use super::results::{PromptProgress, TurnEnd};
 use crate::actor::messages::conversation::CliEvent;
 use crate::actor::messages::session::Internal;
 use crate::error::{Error, ErrorKind};
@@ -68,6 +69,24 @@ impl ConversationState {
             (None, _) => {}
         }
         self.run_changed();
+    }
+
+    /// Notes what a message says about the running prompt, and returns the end of the turn if the message ends it.
+    fn watch(&mut self, message: &Message) -> Option<TurnEnd> {
+        self.cli.message(message);
+        self.watch_steering(message);
+        let end = self.running.as_mut()?.watch.message(message, self.cli.tells_lifecycle());
+        self.confirm_offer();
+        self.write_steering();
+        end
+    }
+
+    /// Like [`watch`](Self::watch), for a piece of a message, which ends no turn.
+    fn watch_piece(&mut self, piece: &Message) {
+        self.watch_steering(piece);
+        if self.running.as_ref().is_some_and(|running| running.watch.progress() < PromptProgress::Started) {
+            self.watch(piece);
+        }
     }
 
     /// Hands a message to the subscribers and to the running turn.

@@ -35,7 +35,6 @@
 //! prompts were accepted.
 
 mod cli;
-pub(crate) mod early;
 mod ending;
 mod incoming;
 mod interrupt;

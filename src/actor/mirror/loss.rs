@@ -21,11 +21,11 @@ impl Mirror {
             let mut left = std::mem::take(&mut queue.in_flight);
             left.extend(queue.frames.drain(..).map(|frame| frame.pending()));
             let mut lost = std::mem::take(&mut queue.lost);
-            let fenced = self.fenced.is_cancelled();
+            let killed = self.killed.is_cancelled();
             for (path, entries) in left {
                 let reason = match &path {
                     Some(_) if entries == 0 => continue,
-                    _ if fenced => "the session was killed before the store had taken them",
+                    _ if killed => "the session was killed before the store had taken them",
                     Some(_) => "the session stopped before the store had taken them (`store.stop`)",
                     None => {
                         "the session stopped before the transcripts were searched for what the CLI had not told (`store.stop`)"

@@ -32,11 +32,11 @@ struct StoredFile {
 type StoredFiles = HashMap<String, StoredFile>;
 
 impl Mirror {
-    /// Gives the queued entries to the store until the future is dropped, or the mirror is fenced.
+    /// Gives the queued entries to the store until the future is dropped, or the session is killed.
     pub(crate) async fn run(self: Arc<Self>, shared: Arc<Shared>) {
         tokio::select! {
             biased;
-            () = self.fenced.cancelled() => {}
+            () = self.killed.cancelled() => {}
             () = self.work(&shared) => {}
         }
     }
@@ -202,9 +202,9 @@ impl Mirror {
             }
             let (store, key, entries) = (self.store.clone(), key.clone(), entries.clone());
             // Formatting and dropping the error runs the store's code too, so both are in the caught future.
-            let fenced = self.fenced.clone();
+            let killed = self.killed.clone();
             let trying = async move {
-                if fenced.is_cancelled() {
+                if killed.is_cancelled() {
                     return Err("the session was killed".to_owned());
                 }
                 store.append(&key, &entries).await.map_err(|error| error.to_string())
