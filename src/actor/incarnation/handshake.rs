@@ -85,6 +85,8 @@ impl IncarnationTask {
     ) -> Result<Result<Box<RawValue>>, PortEnd> {
         let shared = self.shared.clone();
         tokio::select! {
+            // A CLI that has answered is ended in order.
+            biased;
             reply = ask_through(&shared, self.epoch, body.clone(), deadline) => Ok(reply),
             signal = open.ends(&mut self.commands) => Err(match signal {
                 ExitSignal::Asked => PortEnd::Asked,
