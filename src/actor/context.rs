@@ -1,6 +1,5 @@
 //! The state that all actors of one session share.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -11,12 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::base::current_value::CurrentValue;
 use super::base::gate::Gate;
-use super::conversation::early::EarlyFeed;
 use super::current_cli::CurrentCli;
+use super::early::EarlyFeed;
 use super::ending::Ending;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
 use super::messages::router::RouterMessage;
+use super::messages::session::{Internal, SessionMessage};
 use super::mirror::Mirror;
 use super::request::ledger::Ledger;
 use super::resume::ResumeHome;
@@ -135,6 +135,8 @@ pub(crate) struct Shared {
     pub(crate) ledger: Arc<Ledger>,
     /// Set when the supervisor starts. The conversation never restarts: its end is the end of the session.
     pub(crate) conversation: OnceLock<ActorRef<ConversationMessage>>,
+    /// Set when the supervisor starts.
+    pub(crate) supervisor: OnceLock<ActorRef<SessionMessage>>,
     pub(crate) span: tracing::Span,
     /// The span of the running turn, or of the session.
     pub(crate) turn_span: CurrentValue<tracing::Span>,
@@ -187,6 +189,7 @@ impl Shared {
             callbacks: CurrentValue::new(None),
             ledger: Arc::new(Ledger::new(limits.calls_in_flight)),
             conversation: OnceLock::new(),
+            supervisor: OnceLock::new(),
             turn_span: CurrentValue::new(span.clone()),
             span,
             started: Instant::now(),
@@ -220,6 +223,20 @@ impl Shared {
         Events::of(self.events.subscribe(), self.ending.gone.clone())
     }
 
+    /// Tells the supervisor. One that has ended misses the message, and has taken the rest of the session with it.
+    pub(crate) fn tell(&self, message: Internal) {
+        if let Some(supervisor) = self.supervisor.get() {
+            supervisor.cast(SessionMessage::Internal(message)).ok();
+        }
+    }
+
+    /// Tells the conversation. One that has ended takes the session with it.
+    pub(crate) fn tell_conversation(&self, message: ConversationMessage) {
+        if let Some(conversation) = self.conversation.get() {
+            conversation.cast(message).ok();
+        }
+    }
+
     /// Sends an event to the subscribers.
     pub(crate) fn emit(&self, mut event: Event) {
         let bytes = event.shorten();
@@ -237,11 +254,5 @@ impl Shared {
             epoch,
             outcome = tracing::field::Empty,
         )
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shared")
     }
 }

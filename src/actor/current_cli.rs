@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
 
 use super::base::current_value::CurrentValue;
 use super::outbound::Outbound;
 use crate::control::permission::Understands;
+use crate::plain::short;
+use crate::report::CliSnapshot;
 use crate::requests::{Reply, ServerInfo};
-use crate::transport::ProcessIdentity;
+use crate::transport::{ContainedBy, ProcessIdentity};
 use crate::wire::Message;
 use crate::wire::lenient::{JsonSource, Lenient, ListRule};
 
@@ -31,12 +34,24 @@ impl Capabilities {
     }
 }
 
+/// Sends when the conversation was told all messages that were read before.
+pub(crate) type Flush = Arc<dyn Fn(oneshot::Sender<()>) + Send + Sync>;
+
+/// An incarnation whose process was started.
+pub(crate) struct RunningCli {
+    /// The queue to its stdin.
+    pub(crate) outbound: Outbound,
+    /// `None` without a real process.
+    pub(crate) process: Option<ProcessIdentity>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) contained_by: Option<ContainedBy>,
+    pub(crate) flush: Flush,
+}
+
 /// The current incarnation. Written by the incarnation, by the supervisor at its end, and by the conversation.
 pub(crate) struct CurrentCli {
-    /// The queue to its stdin; `None` while no incarnation is open.
-    outbound: CurrentValue<Option<Outbound>>,
-    /// Its process; `None` while no incarnation is open, and without a real process.
-    process: CurrentValue<Option<ProcessIdentity>>,
+    /// `None` while no incarnation is open.
+    running: CurrentValue<Option<RunningCli>>,
     /// The answer of the newest CLI to `initialize`.
     info: CurrentValue<Arc<Reply<ServerInfo>>>,
     capabilities: CurrentValue<Capabilities>,
@@ -46,8 +61,7 @@ impl CurrentCli {
     pub(crate) fn new() -> Self {
         let info = Reply::new(ServerInfo::default(), RawValue::NULL.to_owned());
         Self {
-            outbound: CurrentValue::new(None),
-            process: CurrentValue::new(None),
+            running: CurrentValue::new(None),
             info: CurrentValue::new(Arc::new(info)),
             capabilities: CurrentValue::new(Capabilities::default()),
         }
@@ -55,7 +69,7 @@ impl CurrentCli {
 
     /// The queue to the stdin of the current incarnation.
     pub(crate) fn outbound(&self) -> Option<Outbound> {
-        self.outbound.read().clone()
+        self.running.read().as_ref().map(|running| running.outbound.clone())
     }
 
     /// The queue to the stdin of this incarnation, while the incarnation is the current one.
@@ -64,7 +78,7 @@ impl CurrentCli {
     }
 
     pub(crate) fn process(&self) -> Option<ProcessIdentity> {
-        self.process.read().clone()
+        self.running.read().as_ref().and_then(|running| running.process.clone())
     }
 
     pub(crate) fn info(&self) -> Arc<Reply<ServerInfo>> {
@@ -81,20 +95,35 @@ impl CurrentCli {
         Understands { unanswered }
     }
 
+    /// The state of this incarnation, and the flush of its messages once it is open.
+    pub(crate) fn snapshot(&self, epoch: u64) -> (CliSnapshot, Option<Flush>) {
+        let running = self.running.read();
+        let running = running.as_ref().filter(|running| running.outbound.epoch() == epoch);
+        let ready = running.is_some_and(|running| running.outbound.is_ready());
+        let snapshot = CliSnapshot {
+            epoch,
+            pid: running.and_then(|running| running.pid),
+            contained_by: running.and_then(|running| running.contained_by),
+            ready,
+            version: self.info.read().claude_code_version.clone().filter(|_| ready).map(short),
+            lines_queued: running.map_or(0, |running| running.outbound.queued()),
+            outbound_bytes: running.map_or(0, |running| running.outbound.bytes().queued()),
+        };
+        (snapshot, running.map(|running| running.flush.clone()))
+    }
+
     /// An incarnation was opened. Replaces no later incarnation.
-    pub(crate) fn opened(&self, outbound: Outbound, process: Option<ProcessIdentity>) {
-        self.outbound.change(|current| {
-            if current.as_ref().is_none_or(|current| current.epoch() < outbound.epoch()) {
-                *current = Some(outbound);
-                self.process.set(process);
+    pub(crate) fn opened(&self, opened: RunningCli) {
+        self.running.change(|current| {
+            if current.as_ref().is_none_or(|current| current.outbound.epoch() < opened.outbound.epoch()) {
+                *current = Some(opened);
             }
         });
     }
 
     /// An incarnation has ended.
     pub(crate) fn ended(&self, epoch: u64) {
-        self.outbound.change(|current| drop(current.take_if(|current| current.epoch() <= epoch)));
-        self.process.set(None);
+        self.running.change(|current| drop(current.take_if(|current| current.outbound.epoch() <= epoch)));
     }
 
     /// Notes the CLI's answer to `initialize`.

@@ -39,21 +39,29 @@ macro_rules! write_fields {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Fails for a path that is not UTF-8.
-        let Ok(Value::Object(all)) = serde_json::to_value(self) else { return f.write_str("Options") };
-        let mut shown = f.debug_struct("Options");
-        for (name, value) in &all {
-            match name.as_str() {
-                "env" | "extra_args" | "managed_settings" => {
-                    shown.field(name, &names(value.as_object().into_iter().flat_map(|all| all.keys())))
-                }
-                "settings" => shown.field(name, &SettingNames(value)),
-                "agents" => shown.field(name, &self.agents),
-                "mcp_servers" => shown.field(name, &self.mcp_servers),
-                _ => shown.field(name, &format_args!("{value}")),
-            };
-        }
-        shown.finish()
+        write_fields!(f, Options, self,
+            plain: [
+                cli_path, allow_old_cli, runtime, runtime_args, cwd, project_config_root, env_policy, user, containment,
+                client_app, delivery,
+                debug, debug_file, model, fallback_model, thinking, max_thinking_tokens, effort, max_turns,
+                max_budget_usd, task_budget, betas, output_format, system_prompt, exclude_dynamic_sections,
+                system_prompt_snapshot, plan_mode_instructions, verbatim_prompts, agent, agents, permission_mode,
+                allow_dangerously_skip_permissions, permission_prompt_tool_name, permission_prompts, tools,
+                tool_aliases, allowed_tools, disallowed_tools, skills, question_preview, additional_directories,
+                setting_sources, sandbox, plugins, include_partial_messages, include_hook_events, replay_user_messages,
+                forward_subagent_text, prompt_suggestions, agent_progress_summaries, per_task_stop_affordance,
+                conversation, resume, resume_session_at, resume_drops_turn, fork_session, continue_conversation, session_id,
+                title, persist_session, enable_file_checkpointing, mcp_servers, mcp_config_files, strict_mcp_config,
+                turn_recovery, resume_ladder, unread_partials, lock_dir, timeouts, limits,
+                restarts, store, trace_context, trace_payloads,
+            ],
+            kept_back: [
+                env: names(env.keys()),
+                extra_args: names(extra_args.keys()),
+                settings: settings.as_ref().map(SettingNames),
+                managed_settings: managed_settings.as_ref().map(|managed| names(managed.keys())),
+            ]
+        )
     }
 }
 

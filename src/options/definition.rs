@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    AgentDefinition, BuiltInTools, Containment, Delivery, Effort, EnvPolicy, ExternalServer, Limits,
-    McpRegistration, OsUser, OutputFormat, PermissionMode, PermissionPrompts, Plugin, QuestionPreview,
-    Restarts, ResumeLadder, Sandbox, SettingSource, Skills, StoreOptions, SystemPrompt, Thinking, Timeouts,
-    TraceContext, TurnRecovery, UnreadPartials,
+    AgentDefinition, BuiltInTools, Containment, Delivery, Effort, EnvPolicy, ExternalServer, Limits, OsUser,
+    OutputFormat, PermissionMode, PermissionPrompts, Plugin, QuestionPreview, Restarts, ResumeLadder,
+    Sandbox, SettingSource, Skills, StoreOptions, SystemPrompt, Thinking, Timeouts, TraceContext,
+    TurnRecovery, UnreadPartials,
 };
 use crate::error::{Error, Result};
 
@@ -233,8 +233,6 @@ pub struct Options {
     pub mcp_config_files: Vec<PathBuf>,
     /// Whether the CLI ignores MCP servers from all other places (`--strict-mcp-config`).
     pub strict_mcp_config: bool,
-    /// The way in which in-process servers are announced to the CLI. Default: [`McpRegistration::Auto`].
-    pub mcp_registration: McpRegistration,
 
     /// The fate of the running turn when the CLI dies. Default: [`TurnRecovery::Interrupt`].
     pub turn_recovery: TurnRecovery,

@@ -13,7 +13,7 @@ pub(crate) mod schema;
 mod validate;
 
 pub use cli::agent::{AgentDefinition, AgentEffort, AgentMemory, AgentServer};
-pub use cli::mcp::{ExternalServer, McpRegistration};
+pub use cli::mcp::ExternalServer;
 pub use cli::model::{Effort, Thinking, ThinkingDisplay};
 pub use cli::output::OutputFormat;
 pub(crate) use cli::permission::PermissionMode;

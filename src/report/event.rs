@@ -60,16 +60,12 @@ pub enum Event {
         version: Option<String>,
     },
     /// The CLI did not understand a part of `initialize` and is started again, with arguments instead. Later CLIs of
-    /// the session get the arguments too.
+    /// the session get the arguments too. External MCP servers with their headers and variables, and inline settings,
+    /// which may be secret, are now in arguments and in files that only the user of the CLI can read.
+    /// [`Delivery::Initialize`](crate::options::Delivery::Initialize) forbids this.
     CliReregistered {
         /// The incarnation that was ended for this.
         epoch: u64,
-        /// In-process servers are now announced by `--mcp-config`: their names, nothing secret.
-        servers: bool,
-        /// External MCP servers with their headers and variables, and inline settings, which may be secret, are now in
-        /// arguments and in files that only the user of the CLI can read.
-        /// [`Delivery::Initialize`](crate::options::Delivery::Initialize) forbids this.
-        private: bool,
     },
     /// The conversation of [`Options::conversation`](crate::Options::conversation) is open: the first CLI is ready.
     ConversationOpened {
@@ -316,7 +312,7 @@ impl Event {
             | Self::ServerFailed { server: first, cause: second } => {
                 [first, second].into_iter().for_each(change);
             }
-            Self::CliReregistered { epoch: _, servers: _, private: _ }
+            Self::CliReregistered { epoch: _ }
             | Self::CliRestarting { epoch: _, attempt: _, delay: _ }
             | Self::HooksNotApplied { epoch: _ }
             | Self::TurnTimedOut { limit: _, after: _ }

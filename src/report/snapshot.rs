@@ -116,8 +116,6 @@ pub struct RouterSnapshot {
     pub owed: Vec<RequestSnapshot>,
     /// Open requests of the session to the CLI.
     pub awaited: usize,
-    /// Requests that wait for a restarting tool server.
-    pub waiting: usize,
 }
 
 /// An open request of the CLI, in a [`RouterSnapshot`].
@@ -131,8 +129,6 @@ pub struct RequestSnapshot {
     pub kind: &'static str,
     /// The incarnation that sent the request.
     pub epoch: u64,
-    /// A handler was started, and may still wait for its first poll; otherwise the request waits for a handler.
-    pub dispatched: bool,
     pub age_ms: u64,
 }
 

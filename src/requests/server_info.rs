@@ -48,6 +48,10 @@ objects! {
         plugins_applied: Option<bool>,
         /// The CLI accepted the MCP servers of `initialize`.
         mcp_servers_applied: Option<bool>,
+        /// The CLI applied the settings of `initialize`.
+        settings_applied: Option<bool>,
+        /// The CLI applied the managed settings of `initialize`.
+        managed_settings_applied: Option<bool>,
         /// State of the handshake manifest of each in-process server: `parked`, `already_connected` and others.
         sdk_mcp_manifests_parked: BTreeMap<String, String>,
         /// `off`, `cooldown` or `on`.

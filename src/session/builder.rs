@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::handle::Session;
 use super::messages::{Messages, Own};
 use crate::actor::context::Feeds;
-use crate::actor::conversation::early::Early;
+use crate::actor::early::Early;
 use crate::actor::mirror::SharedStore;
 use crate::actor::supervisor::killing::KillSwitch;
 use crate::blocking::caught::DropElsewhere;

@@ -71,7 +71,7 @@ pub(super) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        Internal::Abandoned.tell(&self.actor);
+        self.shared.tell(Internal::Abandoned);
     }
 }
 
@@ -294,7 +294,7 @@ impl Session {
     /// Breaks a part of the session on purpose, to test that the rest survives.
     #[cfg(feature = "testing")]
     pub fn inject(&self, fault: crate::actor::messages::fault::Fault) {
-        Internal::Inject(fault).tell(&self.inner.actor);
+        self.inner.shared.tell(Internal::Inject(fault));
     }
 
     pub(crate) async fn started(&self) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::conversation::early::Early;
+use crate::actor::early::Early;
 use crate::report::Subscription;
 use crate::report::feed::Subscriber;
 use crate::wire::Message;

@@ -1,9 +1,7 @@
 //! Ask a single prompt.
 
-use futures_util::future::BoxFuture;
-
-use super::{Session, SessionBuilder};
-use crate::actor::turn::{Turn, TurnOwner};
+use super::SessionBuilder;
+use crate::actor::turn::Turn;
 use crate::error::Result;
 use crate::prompt::Prompt;
 
@@ -26,17 +24,14 @@ use crate::prompt::Prompt;
 pub async fn query(prompt: impl Into<Prompt>, options: impl Into<SessionBuilder>) -> Result<Turn> {
     let session = options.into().start().await?;
     let turn = session.prompt(prompt).await?;
-    Ok(turn.owned_by(session))
-}
-
-impl TurnOwner for Session {
-    fn finish(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            self.wait_idle().await;
-            if let Err(error) = self.stop().await {
+    Ok(turn.owned_by(move || {
+        let session = session.clone();
+        Box::pin(async move {
+            session.wait_idle().await;
+            if let Err(error) = session.stop().await {
                 // The session failed after the turn, whose outcome stands.
                 tracing::warn!(%error, "a one-shot session did not stop in order");
             }
         })
-    }
+    }))
 }

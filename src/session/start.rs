@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ractor::{Actor, ActorCell};
-use tokio_util::sync::CancellationToken;
 
 use super::builder::SessionBuilder;
 use super::handle::Session;
@@ -95,7 +94,7 @@ impl SessionBuilder {
     async fn spawn(mut self, parent: Option<ActorCell>) -> Result<Session> {
         let switch = self.kill_switch();
         let guard = switch.starts();
-        let shared = guard.step(Box::pin(self.prepare(switch.token()))).await?;
+        let shared = guard.step(Box::pin(self.prepare())).await?;
         let (supervisor, arguments) = (SessionSupervisor, shared.clone());
         let spawned = match parent {
             Some(parent) => Box::pin(Actor::spawn_linked(None, supervisor, arguments, parent)).await,
@@ -111,7 +110,7 @@ impl SessionBuilder {
     }
 
     /// Does everything that comes before the session's actor.
-    async fn prepare(mut self, killed: CancellationToken) -> Result<Arc<Shared>> {
+    async fn prepare(mut self) -> Result<Arc<Shared>> {
         self.options.validate()?;
         self.options.store.cut();
         #[cfg(feature = "otel")]
@@ -139,7 +138,7 @@ impl SessionBuilder {
         };
         // The id of the newest conversation of the store is known now.
         Box::pin(claims.begin(&self.options)).await?;
-        let shared = self.into_shared(claims, killed)?;
+        let shared = self.into_shared(claims)?;
         shared.facts.send_modify(|facts| {
             facts.resumed |= found;
             // A conversation that the store has is never started again: the store would mix the two.
@@ -149,7 +148,8 @@ impl SessionBuilder {
         Ok(shared)
     }
 
-    fn into_shared(mut self, claims: Claims, killed: CancellationToken) -> Result<Arc<Shared>> {
+    fn into_shared(mut self, claims: Claims) -> Result<Arc<Shared>> {
+        let killed = self.kill_switch().token();
         let feeds = self.feeds.0.take();
         let (spec, servers) = self.into_spec()?;
         let feeds = feeds.unwrap_or_else(|| Feeds::new(&spec.options.limits));
@@ -170,11 +170,12 @@ impl SessionBuilder {
         for server in &self.allowed_servers {
             self.options.allowed_tools.push(format!("{}*", ServerSpec::prefix(server)));
         }
+        let killed = self.kill_switch().token();
         let transport = self.transport.unwrap_or_else(|| Arc::new(ChildProcess::new()));
         let mirror = match self.store {
             Some(store) => {
                 let config_dir = config_dir(|name| variable(&self.options, name))?;
-                Some(Arc::new(Mirror::new(store, &self.options, &config_dir)))
+                Some(Arc::new(Mirror::new(store, &self.options, &config_dir, killed)))
             }
             None => None,
         };

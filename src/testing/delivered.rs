@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::actor::incarnation::initialize::{self, Channels};
+use crate::actor::incarnation::initialize;
 use crate::actor::servers::roster::Roster;
 use crate::error::Result;
 use crate::options::OsUser;
@@ -66,11 +66,11 @@ impl Delivered {
     pub fn of(session: impl Into<SessionBuilder>) -> Result<Self> {
         let (spec, servers) = session.into().into_spec()?;
         let roster = Roster::new(servers, &spec.options);
-        let channels = Channels::first(&spec.options);
+        let private = initialize::first_channel(&spec.options);
         let launch_spec =
-            initialize::launch_spec(&spec, &roster, channels, 1, Resume::AsOptions, Arc::new(|_| {}));
+            initialize::launch_spec(&spec, private, 1, Resume::AsOptions, Arc::new(|_| {}));
         let launch = launch_for(&spec.options, &launch_spec)?;
-        let initialize = initialize::body(&spec, &roster, channels, &Resume::AsOptions)?;
+        let initialize = initialize::body(&spec, &roster, private, &Resume::AsOptions)?;
         Ok(Self::launched(&launch, initialize))
     }
 

@@ -16,13 +16,12 @@ use crate::table::mapped;
 const UUID: &str = "9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11";
 
 /// Options that neither SDK has.
-const OWN: [&str; 13] = [
+const OWN: [&str; 12] = [
     "allow_old_cli",
     "containment",
     "conversation",
     "limits",
     "lock_dir",
-    "mcp_registration",
     "restarts",
     "resume_ladder",
     // Its fields have rows of their own.

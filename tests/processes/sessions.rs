@@ -758,27 +758,3 @@ async fn a_cli_that_stops_reading_is_given_up() {
     assert_eq!(restarted(&mut events).await.0, 2);
     stop(&session).await;
 }
-
-#[tokio::test]
-async fn an_old_cli_is_told_of_servers_in_the_way_that_it_knows() {
-    let scratch = Scratch::new();
-    let behaviours = format!("old-cli;calls=2;{}", scratch.print_args());
-    let mut builder = fake(behaviours);
-    let mut events = builder.events();
-    let session = start(builder).await;
-    let epoch = event(&mut events, "another registration", |event| match event {
-        Event::CliReregistered { epoch, servers, private } => Some((*epoch, *servers, *private)),
-        _ => None,
-    });
-    assert_eq!(epoch.await, (1, true, false));
-    let outcome = prompt(&session, "go").await;
-    let report: Value = serde_json::from_str(outcome.text().expect("a report")).unwrap();
-    assert_eq!((&report["answered"], &report["errors"]), (&2.into(), &0.into()), "{report}");
-
-    let args = scratch.args();
-    let by_config =
-        |args: &Vec<String>| args.iter().any(|arg| arg.starts_with("--mcp-config=") && arg.contains("bench"));
-    assert_eq!(args.iter().map(by_config).collect::<Vec<_>>(), [false, true], "{args:?}");
-    assert_eq!(session.snapshot().await.unwrap().counters.cli_restarts, 0, "that was no crash");
-    stop(&session).await;
-}

@@ -11,7 +11,7 @@ use crate::snapshot::reported_cli;
 use crate::stage::*;
 use futures_util::future::BoxFuture;
 use greenroom::hook::HookOutput;
-use greenroom::options::{ExternalServer, McpRegistration};
+use greenroom::options::ExternalServer;
 use greenroom::report::{ExitCause, InterruptedBy};
 use greenroom::transport::{ChildProcess, Connection, Exit, Launch, Transport};
 use greenroom::{
@@ -40,19 +40,6 @@ async fn handshake_by_initialize_and_a_call() {
     let snapshot = session.snapshot().await.unwrap();
     assert_eq!(snapshot.servers[0].mcp_sessions, 0, "its manifest made the MCP handshake unnecessary");
     assert_eq!((snapshot.counters.requests, snapshot.counters.answered), (1, 1));
-    stop(&session).await;
-}
-
-#[tokio::test]
-async fn handshake_by_mcp_config_and_a_call() {
-    let Some(stage) = Stage::new(one_call()).await else { return };
-    let builder = stage.builder().mcp_server(calc()).allow_server_tools("calc");
-    let session =
-        start(builder.configure(|options| options.mcp_registration = McpRegistration::McpConfig)).await;
-    answers(&session, "What is 5 + 3?", "5 + 3 is 8.").await;
-
-    assert_eq!(stage.last_result().text, "8");
-    assert!(session.snapshot().await.unwrap().servers[0].mcp_sessions > 0, "the CLI shook hands");
     stop(&session).await;
 }
 

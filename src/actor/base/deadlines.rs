@@ -9,7 +9,6 @@ use super::task::Task;
 use crate::options::FOREVER;
 
 /// Deadlines by key, and one timer for the next of them.
-#[derive(Debug)]
 pub(crate) struct Deadlines<K> {
     at: BTreeSet<(Instant, K)>,
     timer: Option<(Instant, Task)>,
@@ -26,6 +25,14 @@ impl<K: Ord> Deadlines<K> {
 
     pub(crate) fn remove(&mut self, deadline: Instant, key: K) {
         self.at.remove(&(deadline, key));
+    }
+
+    pub(crate) fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        self.at.retain(|(_, key)| keep(key));
+    }
+
+    pub(crate) fn has(&self, key: &K) -> bool {
+        self.at.iter().any(|(_, other)| other == key)
     }
 
     pub(crate) fn clear(&mut self) {

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use crate::options::Restart;
 
 /// The restarts of one child within the period.
-#[derive(Debug)]
 pub(crate) struct RestartWindow {
     limits: Restart,
     restarts: VecDeque<Instant>,

@@ -6,7 +6,6 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 
 /// A task that ends when its owner does.
-#[derive(Debug)]
 pub(crate) struct Task<T = ()> {
     handle: JoinHandle<T>,
     joined: bool,

@@ -69,31 +69,25 @@ impl fmt::Display for CallbackKind {
 }
 
 /// The failure of a handler.
-pub(crate) enum HandlerFault {
-    /// The handler returned an error, or an answer that cannot be sent.
-    Failed(String),
-    Panicked(String),
+pub(crate) struct HandlerFault {
+    /// Otherwise the handler returned an error, or an answer that cannot be sent.
+    pub(super) panicked: bool,
+    pub(super) message: String,
+}
+
+impl HandlerFault {
+    pub(super) fn how(&self) -> &'static str {
+        if self.panicked { "panicked" } else { "failed" }
+    }
 }
 
 impl fmt::Display for HandlerFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HandlerFault::Failed(text) => write!(f, "failed: {text}"),
-            HandlerFault::Panicked(text) => write!(f, "panicked: {text}"),
-        }
+        write!(f, "{}: {}", self.how(), self.message)
     }
 }
 
-impl HandlerFault {
-    /// Logs the failure in the current span, which is that of the request.
-    pub(super) fn log(&self, kind: &CallbackKind) {
-        match self {
-            HandlerFault::Failed(message) => log(kind, "failed", message),
-            HandlerFault::Panicked(message) => log(kind, "panicked", message),
-        }
-    }
-}
-
+/// Logs a failure in the current span, which is that of the request.
 pub(super) fn log(kind: &CallbackKind, how: &str, message: &str) {
     tracing::warn!(callback = %kind, message, "a callback {how}");
 }

@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -35,8 +35,8 @@ use super::base::reply::{respond, telling};
 use super::context::Shared;
 use super::request::answer::Answer;
 use super::request::handlers::{HandlerEnd, HandlerTasks};
-use super::request::life::Settled;
 use super::request::pending::PendingRequest;
+use super::request::pending::Settled;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::blocking::caught::panic_text;
 use crate::control::asking::decide;
@@ -134,7 +134,11 @@ impl CallbacksState {
                     let questions = match questions {
                         Ok(questions) => questions,
                         // The permission handler is not asked: if it allowed the call, the questions had no answers.
-                        Err(message) => return self.failed(&answer, &CallbackKind::Question, message),
+                        Err(message) => {
+                            let kind = CallbackKind::Question;
+                            let instead = kind.instead(&format!("{kind} failed: {message}"));
+                            return self.failed(&answer, &kind, message, instead);
+                        }
                     };
                     let handler = handler.clone();
                     let run = move |cx| handler(questions, cx);
@@ -201,9 +205,9 @@ impl CallbacksState {
     }
 
     /// Answers a request whose handler cannot be called.
-    fn failed(&self, answer: &Answer, kind: &CallbackKind, message: String) {
+    fn failed(&self, answer: &Answer, kind: &CallbackKind, message: String, instead: Result<Value, String>) {
         answer.pending().span().in_scope(|| log(kind, "failed", &message));
-        settle(answer.pending(), kind.instead(&format!("{kind} failed: {message}")));
+        settle(answer.pending(), instead);
         self.told(kind, answer.pending(), message);
     }
 
@@ -214,16 +218,12 @@ impl CallbacksState {
         kind: CallbackKind,
         raw: &'de RawValue,
     ) -> Option<T> {
-        let error = match serde_json::from_str(raw.get()) {
-            Ok(request) => return Some(request),
-            Err(error) => error,
-        };
-        let pending = answer.pending();
-        let message = format!("the request cannot be read: {error}");
-        pending.span().in_scope(|| log(&kind, "failed", &message));
-        pending.refuse(&RpcError::internal(message.as_str()));
-        self.told(&kind, pending, message);
-        None
+        let read = serde_json::from_str(raw.get());
+        read.map_err(|error| {
+            let message = format!("the request cannot be read: {error}");
+            self.failed(answer, &kind, message.clone(), Err(message));
+        })
+        .ok()
     }
 
     /// Runs a handler. `wire` turns its return value into the answer, or says why it cannot be sent.
@@ -250,32 +250,23 @@ impl CallbacksState {
         let failing = kind.clone();
         let run = async move {
             let outcome = match AssertUnwindSafe(future).catch_unwind().await {
-                Ok(output) => output.and_then(wire).map_err(HandlerFault::Failed),
-                Err(panic) => Err(HandlerFault::Panicked(panic_text(&*panic))),
+                Ok(output) => {
+                    output.and_then(wire).map_err(|message| HandlerFault { panicked: false, message })
+                }
+                Err(panic) => Err(HandlerFault { panicked: true, message: panic_text(&*panic) }),
             };
             let (said, fault) = match outcome {
                 Ok(body) => (Ok(body), None),
                 Err(fault) => {
-                    fault.log(&failing);
+                    log(&failing, fault.how(), &fault.message);
                     (failing.instead(&format!("{failing} {fault}")).map(Wired::from), Some(fault))
                 }
             };
             // `answer` stays whole until here, so that its drop answers if the task is aborted.
-            settle(&answer.hand_over(), said);
+            settle(answer.pending(), said);
             fault
         };
-        let run = run.instrument(pending.span());
-        self.start_task(pending, kind, limit, Box::pin(run));
-    }
-
-    /// Apart from [`start`](Self::start), whose code is compiled anew for each kind of callback.
-    fn start_task(
-        &mut self,
-        pending: Arc<PendingRequest>,
-        kind: CallbackKind,
-        limit: Option<Duration>,
-        run: BoxFuture<'static, Option<HandlerFault>>,
-    ) {
+        let run = run.instrument(pending.span()).boxed();
         self.handlers.start(pending, kind, limit, None, run);
         self.arm();
     }
@@ -285,14 +276,12 @@ impl CallbacksState {
     }
 
     fn handler_ended(&mut self, end: HandlerEnd<HandlerFault>) {
-        let (id, fault) = match end {
-            HandlerEnd::Reported(id, fault) => (id, Some(fault)),
-            HandlerEnd::Aborted(id) => (id, None),
-        };
-        let Some(handler) = self.handlers.table().remove(id) else { return };
+        let Some((handler, fault)) = self.handlers.ended(end) else { return };
         match fault {
-            Some(HandlerFault::Failed(message)) => self.told(&handler.label, &handler.pending, message),
-            Some(HandlerFault::Panicked(message)) => {
+            Some(HandlerFault { panicked: false, message }) => {
+                self.told(&handler.label, &handler.pending, message);
+            }
+            Some(HandlerFault { message, .. }) => {
                 self.shared.counting.panics.one();
                 self.shared.emit(Event::CallbackPanicked {
                     callback: handler.label.name(),
@@ -316,8 +305,7 @@ impl CallbacksState {
     }
 
     fn tick(&mut self) {
-        let expired = self.handlers.table().expired(Instant::now());
-        for handler in expired.iter().filter(|handler| handler.pending.is_open()) {
+        for handler in self.handlers.table().expired(Instant::now()) {
             let limit = handler.limit.unwrap_or_default();
             match handler.label.instead(&format!("{} did not answer within {limit:?}", handler.label)) {
                 Ok(answer) => handler.pending.timed_out(answer),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::ConversationState;
-use super::limits::TurnLimits;
 use super::queue::Queued;
 use super::results::TurnEnd;
 use crate::actor::messages::session::Internal;
@@ -63,7 +62,7 @@ impl ConversationState {
         self.steering_of_turn_ends(&outcome);
         self.end_turn_for_reader(outcome);
         self.running = None;
-        self.limits = TurnLimits::new();
+        self.limits.end_turn();
         self.shared.turn_span.set(self.shared.span.clone());
         self.tell_drained();
     }
@@ -122,7 +121,7 @@ impl ConversationState {
     /// Tells the supervisor that no turn runs and none will begin, if that is so.
     pub(super) fn tell_drained(&self) {
         if self.draining && self.running.is_none() && self.steering.is_empty() {
-            Internal::Drained.tell(&self.session);
+            self.shared.tell(Internal::Drained);
         }
     }
 }

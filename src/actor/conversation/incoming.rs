@@ -3,7 +3,8 @@
 use tokio::time::Instant;
 
 use super::ConversationState;
-use super::store_wait::CliEvent;
+use super::results::{PromptProgress, TurnEnd};
+use crate::actor::messages::conversation::CliEvent;
 use crate::actor::messages::session::Internal;
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, Outcome};
@@ -70,6 +71,24 @@ impl ConversationState {
         self.run_changed();
     }
 
+    /// Notes what a message says about the running prompt, and returns the end of the turn if the message ends it.
+    fn watch(&mut self, message: &Message) -> Option<TurnEnd> {
+        self.cli.message(message);
+        self.watch_steering(message);
+        let end = self.running.as_mut()?.watch.message(message, self.cli.tells_lifecycle());
+        self.confirm_offer();
+        self.write_steering();
+        end
+    }
+
+    /// Like [`watch`](Self::watch), for a piece of a message, which ends no turn.
+    fn watch_piece(&mut self, piece: &Message) {
+        self.watch_steering(piece);
+        if self.running.as_ref().is_some_and(|running| running.watch.progress() < PromptProgress::Started) {
+            self.watch(piece);
+        }
+    }
+
     /// Hands a message to the subscribers and to the running turn.
     pub(super) fn hand_over(&mut self, message: &Message) {
         self.shared.messages.send(message);
@@ -81,7 +100,7 @@ impl ConversationState {
         let unread = &self.shared.counting.unread_messages;
         let turn = self.running.as_ref().and_then(|running| running.turn.as_ref());
         let Some(turn) = turn else { return unread.add(messages.len() as u64) };
-        match turn.send(messages) {
+        match turn.buffer.push(messages) {
             Ok(dropped) => unread.add(dropped),
             Err((error, behind)) => {
                 unread.add(behind);
@@ -106,7 +125,7 @@ impl ConversationState {
         // Checked, because the id becomes an argument and a part of paths.
         if !is_session_id(session_id) {
             let text = format!("the CLI named the conversation {session_id:?}, which is not a UUID");
-            return Internal::Fatal(Error::new(ErrorKind::Malformed, text)).tell(&self.session);
+            return self.shared.tell(Internal::Fatal(Error::new(ErrorKind::Malformed, text)));
         }
         self.shared.facts.send_modify(|facts| {
             facts.session_id = Some(session_id.to_owned());
@@ -115,6 +134,6 @@ impl ConversationState {
         self.shared.span.record("session_id", session_id);
         self.shared.span.record("gen_ai.conversation.id", session_id);
         self.shared.emit(Event::SessionCaptured { session_id: session_id.to_owned() });
-        Internal::Captured.tell(&self.session);
+        self.shared.tell(Internal::Captured);
     }
 }

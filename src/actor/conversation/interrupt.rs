@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use ractor::ActorRef;
 
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -32,7 +32,7 @@ use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
 use crate::actor::messages::conversation::{CancelAnswer, ConversationMessage};
 use crate::actor::messages::session::Internal;
-use crate::actor::router::client::{ask, ask_in};
+use crate::actor::router::client::{ask, ask_through};
 use crate::actor::turn::{CancelTurn, TurnKey};
 use crate::error::{ErrorKind, Result};
 use crate::requests::{CancelledMessage, InterruptReceipt, Reply};
@@ -46,7 +46,7 @@ pub(super) struct Cancels {
     /// Number of cancels so far; numbers the next one.
     number: u64,
     /// Given to every turn.
-    pub(super) canceller: Arc<dyn CancelTurn>,
+    pub(super) canceller: CancelTurn,
 }
 
 /// A cancel that the CLI was told of.
@@ -57,21 +57,13 @@ struct Cancelling {
     _task: Task,
 }
 
-/// Cancels turns by messages to the conversation.
-struct Canceller(ActorRef<ConversationMessage>);
-
-impl CancelTurn for Canceller {
-    fn cancel(&self, turn: TurnKey) -> oneshot::Receiver<()> {
-        let (ended, receiver) = oneshot::channel();
-        // A conversation that has ended has ended its turns.
-        self.0.cast(ConversationMessage::Cancel { turn, ended }).ok();
-        receiver
-    }
-}
-
 impl Cancels {
     pub(super) fn new(conversation: &ActorRef<ConversationMessage>) -> Self {
-        let canceller = Arc::new(Canceller(conversation.clone()));
+        let conversation = conversation.clone();
+        let canceller: CancelTurn = Arc::new(move |turn, ended| {
+            // A conversation that has ended has ended its turns.
+            conversation.cast(ConversationMessage::Cancel { turn, ended }).ok();
+        });
         Self { unanswered: Vec::new(), interrupts: Vec::new(), number: 0, canceller }
     }
 
@@ -133,7 +125,7 @@ impl ConversationState {
             // The CLI may still do what it was asked for. So no prompt is sent before the CLI has ended.
             if !matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) {
                 let reason = format!("it did not answer when a turn was cancelled: {error}");
-                return Internal::GiveUpCli { epoch, reason }.tell(&self.session);
+                return self.shared.tell(Internal::GiveUpCli { epoch, reason });
             }
         }
         let cancelling = self.cancels.unanswered.remove(at);
@@ -204,7 +196,7 @@ async fn end_in_cli(shared: &Shared, epoch: u64, not_begun: Option<String>) -> C
     let deadline = after(Instant::now(), shared.options().timeouts.control_request);
     if let Some(uuid) = not_begun {
         let body = json!({ "subtype": "cancel_async_message", "message_uuid": uuid });
-        match ask_until(shared, epoch, body, deadline).await {
+        match ask_through(shared, epoch, body, deadline).await {
             Ok(raw) => {
                 let taken = Reply::<CancelledMessage>::read("cancel_async_message", raw);
                 if taken.is_ok_and(|taken| taken.cancelled) {
@@ -216,28 +208,8 @@ async fn end_in_cli(shared: &Shared, epoch: u64, not_begun: Option<String>) -> C
             Err(error) => return CancelAnswer::Failed(error),
         }
     }
-    match ask_until(shared, epoch, json!({ "subtype": "interrupt" }), deadline).await {
+    match ask_through(shared, epoch, json!({ "subtype": "interrupt" }), deadline).await {
         Ok(_) => CancelAnswer::Interrupted,
         Err(error) => CancelAnswer::Failed(error),
-    }
-}
-
-/// Asks this incarnation and no other. When the router ends before the CLI has answered, asks through the next router.
-async fn ask_until(shared: &Shared, epoch: u64, body: Value, deadline: Instant) -> Result<Box<RawValue>> {
-    let mut routers = shared.router.subscribe();
-    loop {
-        routers.mark_unchanged();
-        let left = deadline.saturating_duration_since(Instant::now());
-        match ask_in(shared, body.clone(), left, Some(epoch)).await {
-            Err(error)
-                if error.kind() == ErrorKind::NotReady
-                    && Instant::now() < deadline
-                    && shared.cli.outbound_of(epoch).is_some() =>
-            {
-                // Waits for the next router, or until the deadline.
-                tokio::time::timeout_at(deadline, routers.changed()).await.ok();
-            }
-            answer => return answer,
-        }
     }
 }

@@ -21,7 +21,7 @@ use crate::actor::messages::session::Internal;
 use crate::actor::router;
 use crate::report::{Event, InterruptedBy};
 
-/// A limit of the turn.
+/// A limit of the turn or, the last two, of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Limit {
     /// Limits the whole turn.
@@ -30,26 +30,22 @@ pub(super) enum Limit {
     Silence,
     /// Limits the time that the CLI takes to end a turn after an interrupt.
     Ending,
+    /// The ceiling of the run.
+    Run,
+    /// Limits the time without work.
+    Idle,
 }
 
-/// The limits of the running turn.
-#[derive(Debug)]
-pub(super) struct TurnLimits {
+/// The limits of the running turn, and of the session.
+pub(super) struct Limits {
     deadlines: Deadlines<Limit>,
     silence: Option<Instant>,
     interrupting: Option<Task>,
-    /// The limit that has passed, and its length.
+    /// The limit of the turn that has passed, and its length.
     passed: Option<(&'static str, Duration)>,
 }
 
-/// Limits the time for which the session is idle.
-pub(super) struct IdleLimit {
-    ends: Instant,
-    /// Sends `IdleTick` at the end.
-    _timer: Task,
-}
-
-impl TurnLimits {
+impl Limits {
     pub(super) fn new() -> Self {
         Self { deadlines: Deadlines::new(), silence: None, interrupting: None, passed: None }
     }
@@ -58,12 +54,18 @@ impl TurnLimits {
     pub(super) fn passed(&self) -> Option<InterruptedBy> {
         self.passed.map(|(limit, after)| InterruptedBy::Limit { limit: limit.to_owned(), after })
     }
+
+    /// Ends the limits of a turn.
+    pub(super) fn end_turn(&mut self) {
+        self.deadlines.retain(|limit| matches!(limit, Limit::Run | Limit::Idle));
+        (self.silence, self.interrupting, self.passed) = (None, None, None);
+    }
 }
 
 impl ConversationState {
     /// Starts the limits of the running turn.
     pub(super) fn start_limits(&mut self) {
-        self.limits = TurnLimits::new();
+        self.limits.end_turn();
         let timeouts = &self.shared.options().timeouts;
         // Counted from the first time that the prompt was written, across restarts of the CLI.
         let began = self.running.as_ref().map_or_else(Instant::now, |running| running.first_sent);
@@ -102,8 +104,20 @@ impl ConversationState {
         if self.holds_limits() {
             return;
         }
-        for limit in self.limits.deadlines.expired(Instant::now()) {
-            self.limit_passed(limit);
+        let now = Instant::now();
+        for limit in self.limits.deadlines.expired(now) {
+            match limit {
+                Limit::Run => {
+                    self.run.ceiling(now);
+                    self.run_changed();
+                }
+                Limit::Idle => {
+                    // At once, so that no prompt is accepted which the stop would give back.
+                    self.draining = true;
+                    self.shared.tell(Internal::Idle);
+                }
+                limit => self.limit_passed(limit),
+            }
         }
         self.arm_limits();
     }
@@ -114,12 +128,12 @@ impl ConversationState {
         let (name, passed) = match limit {
             Limit::Turn => ("turn", timeouts.turn.unwrap_or_default()),
             Limit::Silence => ("silence", timeouts.silence.unwrap_or_default()),
-            Limit::Ending => {
+            _ => {
                 let reason = format!(
                     "it did not end a turn that it was told to end within {:?}",
                     timeouts.control_request
                 );
-                return Internal::GiveUpCli { epoch, reason }.tell(&self.session);
+                return self.shared.tell(Internal::GiveUpCli { epoch, reason });
             }
         };
         let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
@@ -140,29 +154,26 @@ impl ConversationState {
         }));
     }
 
-    /// Starts the limit of a session that has become idle, and ends the limit of a session that has work.
-    pub(super) fn limit_idle(&mut self, idle: bool) {
-        let Some(limit) = self.shared.options().timeouts.idle.filter(|_| idle && !self.draining) else {
-            self.idle = None;
-            return;
-        };
-        if self.idle.is_none() {
-            let (ends, myself) = (after(Instant::now(), limit), self.myself.clone());
-            let timer = Task::spawn(async move {
-                tokio::time::sleep_until(ends).await;
-                // A conversation that has ended has ended with its session.
-                myself.cast(ConversationMessage::IdleTick).ok();
-            });
-            self.idle = Some(IdleLimit { ends, _timer: timer });
+    /// Sets or ends a limit of the session.
+    fn limit_session(&mut self, limit: Limit, at: Option<Instant>) {
+        self.limits.deadlines.retain(|other| *other != limit);
+        if let Some(at) = at {
+            self.limits.deadlines.insert(at, limit);
+            self.arm_limits();
         }
     }
 
-    /// Has the session stopped if it was idle for as long as the limit says. The tick of an earlier limit may come late.
-    pub(super) fn idle_tick(&mut self) {
-        if self.idle.take_if(|idle| idle.ends <= Instant::now()).is_some() {
-            // At once, so that no prompt is accepted which the stop would give back.
-            self.draining = true;
-            Internal::Idle.tell(&self.session);
+    /// Sets the ceiling of the run.
+    pub(super) fn limit_run(&mut self) {
+        self.limit_session(Limit::Run, self.run.ceiling_at());
+    }
+
+    /// Starts the limit of a session that has become idle, and ends the limit of a session that has work.
+    pub(super) fn limit_idle(&mut self, idle: bool) {
+        match self.shared.options().timeouts.idle.filter(|_| idle && !self.draining) {
+            None => self.limit_session(Limit::Idle, None),
+            Some(_) if self.limits.deadlines.has(&Limit::Idle) => {}
+            Some(limit) => self.limit_session(Limit::Idle, Some(after(Instant::now(), limit))),
         }
     }
 }

@@ -35,7 +35,6 @@
 //! prompts were accepted.
 
 mod cli;
-pub(crate) mod early;
 mod ending;
 mod incoming;
 mod interrupt;
@@ -55,10 +54,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::base::reply::respond;
-use super::base::task::Task;
 use super::context::Shared;
 use super::messages::conversation::ConversationMessage;
-use super::messages::session::SessionMessage;
 use super::outbound::Outbound;
 use super::turn::{Turn, TurnSender, turn};
 use crate::error::{Error, ErrorKind, Result};
@@ -67,23 +64,17 @@ use crate::report::failure::FailureSigns;
 use crate::report::{ConversationSnapshot, Event};
 use cli::CliState;
 use interrupt::Cancels;
-use limits::{IdleLimit, TurnLimits};
+use limits::Limits;
 use queue::{PromptQueue, Queued, TurnHistory};
 use results::ResultWatch;
 use run::RunTracker;
 use steering::{Offer, PendingMessage};
-use store_wait::{CliEvent, StoreBarrier};
+use store_wait::StoreBarrier;
 
 pub(crate) struct Conversation;
 
-pub(crate) struct ConversationArguments {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) session: ActorRef<SessionMessage>,
-}
-
 pub(crate) struct ConversationState {
     shared: Arc<Shared>,
-    session: ActorRef<SessionMessage>,
     myself: ActorRef<ConversationMessage>,
     cli: CliState,
     queue: PromptQueue,
@@ -91,13 +82,9 @@ pub(crate) struct ConversationState {
     /// Messages into the running turn whose outcome is not known yet.
     steering: VecDeque<PendingMessage>,
     run: RunTracker,
-    /// Sends `RunTick` at the ceiling of the run.
-    ceiling: Option<Task>,
-    /// Stops the session when it was idle for too long; `None` while it has work, and without that limit.
-    idle: Option<IdleLimit>,
     cancels: Cancels,
     draining: bool,
-    limits: TurnLimits,
+    limits: Limits,
     failure: FailureSigns,
     store_barrier: StoreBarrier,
 }
@@ -126,27 +113,23 @@ struct RunningTurn {
 impl Actor for Conversation {
     type Msg = ConversationMessage;
     type State = ConversationState;
-    type Arguments = ConversationArguments;
+    type Arguments = Arc<Shared>;
 
     async fn pre_start(
         &self,
         myself: ActorRef<ConversationMessage>,
-        arguments: ConversationArguments,
+        shared: Arc<Shared>,
     ) -> Result<ConversationState, ActorProcessingErr> {
-        let ConversationArguments { shared, session } = arguments;
         Ok(ConversationState {
             run: RunTracker::new(shared.options().timeouts.run_ceiling),
             shared,
-            session,
             cli: CliState::default(),
             queue: PromptQueue::default(),
             running: None,
             steering: VecDeque::new(),
-            ceiling: None,
-            idle: None,
             cancels: Cancels::new(&myself),
             draining: false,
-            limits: TurnLimits::new(),
+            limits: Limits::new(),
             failure: FailureSigns::default(),
             store_barrier: StoreBarrier::default(),
             myself,
@@ -164,9 +147,7 @@ impl Actor for Conversation {
                 state.messages(epoch, messages);
                 drop(permit);
             }
-            ConversationMessage::LineLost { epoch, reason } => {
-                state.cli_event(CliEvent::LineLost { epoch, reason });
-            }
+            ConversationMessage::Cli(event) => state.cli_event(event),
             ConversationMessage::Told(message) => state.hand_over(&message),
             ConversationMessage::Mirrored { number } => state.mirrored(number),
             ConversationMessage::Prompt { prompt, cancel_on_drop, reply } => {
@@ -175,10 +156,6 @@ impl Actor for Conversation {
             }
             // If the caller has stopped waiting, an accepted message is still sent.
             ConversationMessage::Steer { prompt, reply } => respond(reply, state.steer(prompt)),
-            ConversationMessage::CliReady { epoch } => state.cli_event(CliEvent::Ready { epoch }),
-            ConversationMessage::CliEnded { epoch, cause } => {
-                state.cli_event(CliEvent::Ended { epoch, cause })
-            }
             ConversationMessage::Interrupt { cancel_queued, limit, reply } => {
                 state.interrupt(cancel_queued, limit, reply);
             }
@@ -200,12 +177,6 @@ impl Actor for Conversation {
                 myself.stop(None);
             }
             ConversationMessage::LimitTick => state.limit_tick(),
-            ConversationMessage::RunTick => {
-                state.ceiling = None;
-                state.run.ceiling(Instant::now());
-                state.run_changed();
-            }
-            ConversationMessage::IdleTick => state.idle_tick(),
             ConversationMessage::Snapshot(reply) => respond(reply, state.snapshot()),
             #[cfg(feature = "testing")]
             ConversationMessage::Panic => panic!("a fault was injected into the conversation"),
@@ -321,24 +292,13 @@ impl ConversationState {
         self.run_changed();
     }
 
-    /// Publishes whether the run is over, and arms the timer of its ceiling.
+    /// Publishes whether the run is over, and sets the limits of the run and of an idle session.
     fn run_changed(&mut self) {
         let ended =
             self.run.ended() && self.running.is_none() && self.steering.is_empty() && self.queue.is_empty();
         self.shared.facts.send_if_modified(|facts| std::mem::replace(&mut facts.run_ended, ended) != ended);
         self.limit_idle(ended);
-        match self.run.ceiling_at() {
-            None => self.ceiling = None,
-            Some(_) if self.ceiling.as_ref().is_some_and(|task| !task.is_finished()) => {}
-            Some(at) => {
-                let myself = self.myself.clone();
-                self.ceiling = Some(Task::spawn(async move {
-                    tokio::time::sleep_until(at).await;
-                    // A conversation that has ended has no run.
-                    myself.cast(ConversationMessage::RunTick).ok();
-                }));
-            }
-        }
+        self.limit_run();
     }
 
     fn snapshot(&self) -> ConversationSnapshot {
@@ -347,7 +307,7 @@ impl ConversationState {
             turn_running: self.running.is_some(),
             queued: self.queue.len(),
             steering: self.steering.len(),
-            unread_bytes: turn.map_or(0, TurnSender::unread),
+            unread_bytes: turn.map_or(0, |turn| turn.buffer.unread()),
             idle: self.shared.facts.borrow().run_ended,
             background_tasks: self.run.tasks(),
         }

@@ -3,14 +3,13 @@
 use tokio::time::Instant;
 
 use super::queue::{Queued, TurnHistory};
-use super::results::{PromptProgress, TurnEnd};
+use super::results::PromptProgress;
 use super::steering::Offer;
 use super::{ConversationState, RunningTurn};
 use crate::options::TurnRecovery;
 use crate::prompt::Prompt;
 use crate::report::{ExitCause, InterruptedBy, Outcome};
 use crate::transport::Exit;
-use crate::wire::Message;
 use crate::wire::message::{CommandLifecycle, CommandState};
 
 impl ConversationState {
@@ -98,24 +97,6 @@ impl ConversationState {
         offer.into_iter().for_each(Offer::deliver);
         self.queue.push_front(Queued { prompt, uuid, turn, history, first_sent: Some(first_sent) });
         self.shared.turn_span.set(self.shared.span.clone());
-    }
-
-    /// Notes what a message says about the running prompt, and returns the end of the turn if the message ends it.
-    pub(super) fn watch(&mut self, message: &Message) -> Option<TurnEnd> {
-        self.cli.message(message);
-        self.watch_steering(message);
-        let end = self.running.as_mut()?.watch.message(message, self.cli.tells_lifecycle());
-        self.confirm_offer();
-        self.write_steering();
-        end
-    }
-
-    /// Like [`watch`](Self::watch), for a piece of a message, which ends no turn.
-    pub(super) fn watch_piece(&mut self, piece: &Message) {
-        self.watch_steering(piece);
-        if self.running.as_ref().is_some_and(|running| running.watch.progress() < PromptProgress::Started) {
-            self.watch(piece);
-        }
     }
 
     /// The outcome of the running turn, if this lifecycle ends the turn without a result.

@@ -50,7 +50,6 @@ pub(super) enum TurnEnd {
 }
 
 /// Watches for the result of one prompt. See the [module](self).
-#[derive(Debug)]
 pub(super) struct ResultWatch {
     uuid: String,
     progress: PromptProgress,

@@ -32,7 +32,6 @@ const ENDING_TASKS: [&str; 2] = ["local_agent", "local_workflow"];
 const MOST_TASKS: usize = 16_384;
 
 /// Watches whether the run is over.
-#[derive(Debug)]
 pub(crate) struct RunTracker {
     ended: bool,
     result_seen: bool,

@@ -9,17 +9,8 @@ use std::collections::VecDeque;
 
 use super::ConversationState;
 use crate::actor::base::reply::telling;
-use crate::actor::messages::conversation::ConversationMessage;
-use crate::report::ExitCause;
+use crate::actor::messages::conversation::{CliEvent, ConversationMessage};
 use crate::wire::Message;
-
-/// An event of the CLI. Events are handled in order.
-pub(super) enum CliEvent {
-    Message { epoch: u64, message: Message },
-    LineLost { epoch: u64, reason: String },
-    Ready { epoch: u64 },
-    Ended { epoch: u64, cause: Option<ExitCause> },
-}
 
 impl CliEvent {
     fn bytes(&self) -> usize {

@@ -18,7 +18,7 @@ use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::actor::outbound::Outbound;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::ledger::Admission;
-use crate::actor::request::pending::{Full, PendingRequest, RequestKind, RequestOrigin};
+use crate::actor::request::pending::{PendingRequest, RequestKind, RequestOrigin};
 use crate::actor::servers::queue::McpMessage;
 use crate::actor::servers::roster::InsideServer;
 use crate::report::Event;
@@ -58,7 +58,9 @@ impl RequestDispatcher {
             return false;
         };
         let message = McpMessage::Call(call.arguments.map(ToOwned::to_owned));
-        if let Some(answer) = self.admit(call.ids(), RequestKind::Mcp, Some(server.gate), false, false) {
+        if let Some(answer) =
+            self.admit(call.ids(), RequestKind::Mcp, Some(server.gate.clone()), false, false)
+        {
             server.queue.push(answer, message);
         }
         true
@@ -102,7 +104,7 @@ impl RequestDispatcher {
         let Some(answer) = self.admit(ids, kind, None, is_undeclared_dialog, replayed) else { return };
         if is_undeclared_dialog {
             // Any answer would count as the user's; the CLI settles the dialog at its own deadline.
-            return answer.without_answer();
+            return answer.pending().orphan();
         }
         // A withdrawn request is in flight no more, and is still in the mailbox.
         let Ok(permit) = self.callbacks_room.clone().try_acquire_owned() else {
@@ -128,7 +130,7 @@ impl RequestDispatcher {
             UnservedRequest::Silent { subtype } => {
                 self.shared.counting.silent_requests.one();
                 tracing::debug!(subtype, "a request that is meant for another machine");
-                answer.without_answer();
+                answer.pending().orphan();
             }
             UnservedRequest::Unknown { subtype } => {
                 self.shared.counting.unknown_requests.one();
@@ -153,7 +155,7 @@ impl RequestDispatcher {
         }
     }
 
-    fn server(&self, name: &str) -> Option<InsideServer> {
+    fn server(&self, name: &str) -> Option<Arc<InsideServer>> {
         self.shared.roster.read().server(name).cloned()
     }
 
@@ -168,26 +170,24 @@ impl RequestDispatcher {
         replayed: bool,
     ) -> Option<Answer> {
         let span = self.shared.request_span(ids.request_id(), kind.as_str(), self.origin.outbound.epoch());
-        let (answer, full) = Answer::open(&self.origin, ids, kind, gate, span);
+        let answer = Answer::new(PendingRequest::open(&self.origin, ids, kind, gate, span));
         let pending = answer.pending();
         let request_id = pending.request_id();
         match self.shared.ledger.enter(pending, replayed) {
             Admission::Admitted if self.deadline_has_passed() => {
                 pending.refuse(&RpcError::internal(TOO_LATE));
             }
-            Admission::Admitted => match full {
-                Some(full) if !ignores_limits => self.refuse_full(pending, full),
-                _ => return Some(answer),
-            },
-            Admission::Ended => answer.without_answer(),
+            Admission::Admitted if !ignores_limits && self.is_refused(pending) => {}
+            Admission::Admitted => return Some(answer),
+            Admission::Ended => answer.pending().orphan(),
             Admission::Known => {
                 tracing::debug!(request_id, "pending by the CLI's list, and known here");
-                answer.without_answer();
+                answer.pending().orphan();
             }
             Admission::Duplicate => {
                 self.shared.counting.duplicate_requests.one();
                 tracing::warn!(request_id, "the CLI used a request id again while it was in flight");
-                answer.without_answer();
+                answer.pending().orphan();
             }
         }
         None
@@ -199,22 +199,23 @@ impl RequestDispatcher {
         self.shared.spec.watchdog.as_ref().is_some_and(|watchdog| !watchdog.holds())
     }
 
-    fn refuse_full(&self, pending: &PendingRequest, full: Full) {
-        self.shared.counting.at_capacity.one();
-        let (event, refusal) = match pending.full_gate(full) {
-            Some(gate) => {
-                let event = || Event::AtCapacity { server: gate.server.clone(), limit: gate.limit };
-                (gate.is_news().then(event), gate.refusal())
-            }
-            None => {
-                let bytes = pending.outbound().bytes();
-                let event = || Event::OutboundFull { epoch: pending.epoch(), limit: bytes.limit() };
-                (bytes.is_news().then(event), bytes.refusal())
-            }
+    /// Refuses a request that is over a limit. The request has entered its gates, and only the reader enters requests.
+    fn is_refused(&self, pending: &PendingRequest) -> bool {
+        let bytes = pending.outbound().bytes();
+        let (event, refusal) = if let Some(gate) = pending.gates().find(|gate| gate.is_over()) {
+            let event = || Event::AtCapacity { server: gate.server.clone(), limit: gate.limit() };
+            (gate.is_news().then(event), gate.refusal())
+        } else if bytes.is_full() {
+            let event = || Event::OutboundFull { epoch: pending.epoch(), limit: bytes.limit() };
+            (bytes.is_news().then(event), bytes.refusal())
+        } else {
+            return false;
         };
+        self.shared.counting.at_capacity.one();
         if let Some(event) = event {
             self.shared.emit(event);
         }
         pending.refuse(&RpcError::internal(refusal));
+        true
     }
 }

@@ -8,19 +8,17 @@
 //! The reader only collects the lines of one read, and hands them over after the control frames of that read were sent.
 //! A task beside the reader parses the lines, a few at a time while requests of the CLI are in flight: so a call does
 //! not wait for messages before or after it. One task keeps the order of messages, of lost lines, and of the mirror's
-//! entries. Whoever needs to know what was said earlier waits for the task with a [`FeederHandle`].
+//! entries. Whoever needs to know what was said earlier waits for a flush.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use ractor::ActorRef;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::evidence::ExitEvidence;
 use crate::actor::base::task::{Task, step_back};
 use crate::actor::context::Shared;
-use crate::actor::messages::conversation::ConversationMessage;
-use crate::actor::messages::permits::LanePermit;
+use crate::actor::messages::conversation::{CliEvent, ConversationMessage, LanePermit};
 use crate::report::Event;
 use crate::wire::Message;
 use crate::wire::envelope::{Frame, Unreadable};
@@ -48,7 +46,7 @@ const LONG: usize = 1 << 20;
 
 enum FeederItem {
     /// Boxed: an empty queue has room for 32 items.
-    Batch(Box<(LineBatch, LanePermit)>),
+    Batch(Box<(LineBatch, Option<LanePermit>)>),
     /// Send when all earlier items were told to the conversation.
     Flush(oneshot::Sender<()>),
 }
@@ -69,34 +67,28 @@ pub(crate) struct MessageFeeder {
     parser: MessageParser,
 }
 
-/// Waits for the feeder's task.
-#[derive(Clone, Debug)]
-pub(crate) struct FeederHandle(mpsc::UnboundedSender<FeederItem>);
-
 /// Most messages, and most bytes of them, that are parsed before other tasks may run: while requests are in flight, and
 /// while none are.
 const FEW: (usize, usize) = (8, 4 << 10);
 const MANY: (usize, usize) = (256, 64 << 10);
 
 impl MessageFeeder {
-    /// Starts the feeder's task, which ends with the last of this feeder and its handles, or when the [`Task`] is
+    /// Starts the feeder's task, which ends with the last of this feeder and its flushes, or when the [`Task`] is
     /// dropped.
-    pub(crate) fn new(
-        shared: &Arc<Shared>,
-        epoch: u64,
-        conversation: ActorRef<ConversationMessage>,
-        evidence: Arc<ExitEvidence>,
-    ) -> (Self, Task) {
+    pub(crate) fn new(shared: &Arc<Shared>, epoch: u64, evidence: Arc<ExitEvidence>) -> (Self, Task) {
         let (sender, queue) = mpsc::unbounded_channel();
         let most = shared.options().limits.message_lane_bytes.clamp(1, MOST);
         let parser = MessageParser { shared: shared.clone(), evidence };
-        let task = Task::spawn(FeederTask::new(parser.clone(), epoch, conversation).run(queue));
+        let task = Task::spawn(FeederTask::new(parser.clone(), epoch).run(queue));
         let lane = Arc::new(Semaphore::new(most));
         (Self { queue: sender, lane, most, batches: Vec::new(), behind: false, parser }, task)
     }
 
-    pub(crate) fn handle(&self) -> FeederHandle {
-        FeederHandle(self.queue.clone())
+    /// A function that has the task send when the conversation was told everything that was handed over. The sender is
+    /// dropped if the task has ended.
+    pub(crate) fn flush(&self) -> impl Fn(oneshot::Sender<()>) + Send + Sync + use<> {
+        let queue = self.queue.clone();
+        move |done| drop(queue.send(FeederItem::Flush(done)))
     }
 
     /// Collects a line that is a message, or looks like one.
@@ -150,7 +142,7 @@ impl MessageFeeder {
     pub(super) async fn hand_over(&mut self) -> Result<(), FeederEnded> {
         for batch in self.batches.drain(..) {
             let bytes = u32::try_from(batch.weight.min(self.most)).unwrap_or(u32::MAX);
-            let permit = LanePermit::new(self.lane.clone().acquire_many_owned(bytes).await.ok());
+            let permit = self.lane.clone().acquire_many_owned(bytes).await.ok().map(Arc::new);
             self.queue.send(FeederItem::Batch(Box::new((batch, permit)))).map_err(|_| FeederEnded)?;
             self.behind = true;
         }
@@ -161,7 +153,9 @@ impl MessageFeeder {
     pub(super) async fn catch_up(&mut self) -> Result<(), FeederEnded> {
         self.hand_over().await?;
         if std::mem::take(&mut self.behind) {
-            self.handle().told().await;
+            let (done, flushed) = oneshot::channel();
+            self.queue.send(FeederItem::Flush(done)).map_err(|_| FeederEnded)?;
+            flushed.await.ok();
         }
         Ok(())
     }
@@ -170,16 +164,6 @@ impl MessageFeeder {
 /// Most permits that a semaphore has, and that `acquire_many` takes.
 const MOST: usize =
     if Semaphore::MAX_PERMITS < u32::MAX as usize { Semaphore::MAX_PERMITS } else { u32::MAX as usize };
-
-impl FeederHandle {
-    /// Resolves when the conversation was told everything that was handed over, or the task has ended.
-    pub(crate) async fn told(&self) {
-        let (done, flushed) = oneshot::channel();
-        if self.0.send(FeederItem::Flush(done)).is_ok() {
-            flushed.await.ok();
-        }
-    }
-}
 
 /// Parses lines as messages, and counts them.
 #[derive(Clone)]
@@ -228,17 +212,16 @@ impl MessageParser {
 struct FeederTask {
     parser: MessageParser,
     epoch: u64,
-    conversation: ActorRef<ConversationMessage>,
     /// Messages that were parsed and not told yet, and their bytes.
     messages: Vec<Message>,
     bytes: usize,
-    /// Permits of the current batch.
-    permit: LanePermit,
+    /// Permit of the current batch.
+    permit: Option<LanePermit>,
 }
 
 impl FeederTask {
-    fn new(parser: MessageParser, epoch: u64, conversation: ActorRef<ConversationMessage>) -> Self {
-        Self { parser, epoch, conversation, messages: Vec::new(), bytes: 0, permit: LanePermit::default() }
+    fn new(parser: MessageParser, epoch: u64) -> Self {
+        Self { parser, epoch, messages: Vec::new(), bytes: 0, permit: None }
     }
 
     async fn run(mut self, mut queue: mpsc::UnboundedReceiver<FeederItem>) {
@@ -258,7 +241,7 @@ impl FeederTask {
         }
     }
 
-    async fn batch(&mut self, batch: LineBatch, permit: LanePermit) {
+    async fn batch(&mut self, batch: LineBatch, permit: Option<LanePermit>) {
         if self.is_called() {
             // The handlers of the same read go first.
             step_back().await;
@@ -292,8 +275,8 @@ impl FeederTask {
             }
         }
         self.tell();
-        // Lines that were no messages leave permits behind.
-        self.permit = LanePermit::default();
+        // The conversation holds it until it has taken the messages.
+        self.permit = None;
     }
 
     /// Whether requests of the CLI are in flight, which go first.
@@ -306,13 +289,14 @@ impl FeederTask {
     }
 
     fn tell(&mut self) {
-        let permit = self.permit.split(std::mem::take(&mut self.bytes));
+        self.bytes = 0;
         let messages = std::mem::take(&mut self.messages);
         if messages.is_empty() {
             return;
         }
-        // A conversation that has ended takes the session with it.
-        self.conversation.cast(ConversationMessage::Messages { epoch: self.epoch, messages, permit }).ok();
+        let (epoch, permit) = (self.epoch, self.permit.clone());
+        let told = ConversationMessage::Messages { epoch, messages, permit };
+        self.parser.shared.tell_conversation(told);
     }
 
     /// Tells that a line is lost, behind the messages before it.
@@ -320,8 +304,8 @@ impl FeederTask {
         self.tell();
         let epoch = self.epoch;
         self.parser.shared.emit(Event::LineSkipped { epoch, reason: reason.clone(), bytes });
-        // A conversation that has ended takes the session with it.
-        self.conversation.cast(ConversationMessage::LineLost { epoch, reason }).ok();
+        let told = ConversationMessage::Cli(CliEvent::LineLost { epoch, reason });
+        self.parser.shared.tell_conversation(told);
     }
 
     fn message(&mut self, message: Message) {

@@ -1,20 +1,20 @@
 //! The handshake of an incarnation: `initialize`, then everything that was set at run time.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::initialize::{self, Channels, InitializeAnswer};
+use super::initialize;
 use super::run::{ExitSignal, IncarnationTask, OpenIncarnation};
-use crate::actor::messages::port::{PortEnd, PortMessage};
+use crate::actor::messages::port::PortEnd;
 use crate::actor::messages::session::Internal;
-use crate::actor::router::client::ask_in;
+use crate::actor::router::client::ask_through;
 use crate::actor::router::settings;
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::{Delivery, McpRegistration, is_too_old};
+use crate::options::{Delivery, is_too_old};
 use crate::plain::short;
 use crate::report::{Event, ExitCause, McpSetServersResult};
-use crate::requests::Reply;
+use crate::requests::{Reply, ServerInfo};
 use crate::transport::{Channel, Resume, opens};
 
 fn refused(message: String) -> PortEnd {
@@ -29,109 +29,70 @@ impl IncarnationTask {
         open: &mut OpenIncarnation,
         deadline: Instant,
     ) -> Result<(), PortEnd> {
-        let shared = self.arguments.shared.clone();
-        let (epoch, channels) = (self.arguments.epoch, self.arguments.channels);
-        let body = initialize::body(&shared.spec, &shared.roster(), channels, &self.arguments.resume)
+        let shared = self.shared.clone();
+        let (epoch, private) = (self.epoch, self.private);
+        let body = initialize::body(&shared.spec, &shared.roster(), private, &self.resume)
             .map_err(|error| PortEnd::Died(ExitCause::NotStarted { error }))?;
-        let by_arguments = PortEnd::Reregister(Channels { private: Channel::Arguments, ..channels });
-        let may_change =
-            channels.private == Channel::Initialize && shared.options().delivery == Delivery::Auto;
+        let may_change = private == Channel::Initialize && shared.options().delivery == Delivery::Auto;
         let reply = match self.ask(open, &body, deadline).await {
             Err(PortEnd::Died(_))
                 if may_change && initialize::knows_no_private(shared.options(), &self.stderr.text()) =>
             {
-                return Err(by_arguments);
+                return Err(PortEnd::Reregister);
             }
             reply => reply?,
         };
         let raw = reply.map_err(|error| self.no_answer(open, error))?;
-        let mut answer = InitializeAnswer::parse(&raw);
-        if answer.says_version_if_asked() {
-            answer.claude_code_version = self.binary_version(open, deadline).await?;
-        }
-        let version = answer.claude_code_version.clone().map(short);
+        let info: Reply<ServerInfo> =
+            Reply::read("initialize", raw).map_err(|error| refused(error.to_string()))?;
+        let version = info.claude_code_version.clone().map(short);
         if !shared.options().allow_old_cli && is_too_old(version.as_deref()) {
             return Err(PortEnd::Died(ExitCause::TooOld { version }));
         }
-        // An answer that `Reply` cannot read has nothing for `InitializeAnswer` either.
-        if let Ok(info) = Reply::read("initialize", raw) {
-            shared.cli.note_info(info);
+        if let Some(reason) = initialize::unfit(&info, &shared.spec) {
+            return Err(refused(reason.to_owned()));
         }
-        if let Some(message) = answer.unfit(&shared.spec) {
-            return Err(refused(message));
-        }
-        if answer.hooks_were_left_out(&shared.spec) {
+        if initialize::left_hooks_out(&info, &shared.spec) {
             shared.emit(Event::HooksNotApplied { epoch });
         }
-        if let Some(field) = answer.overlooked(&body) {
+        if let Some(field) = initialize::overlooked(&info, &body) {
             if may_change {
-                return Err(by_arguments);
+                return Err(PortEnd::Reregister);
             }
             let text =
                 format!("it did not take `{field}` from `initialize`, and must not be told by arguments");
             return Err(refused(text));
         }
-        for field in answer.not_applied(&body) {
+        for field in initialize::not_applied(&info, &body) {
             self.setting_lost("initialize".into(), format!("the CLI did not take `{field}`"));
         }
-        if !self.registered(open, &answer, deadline).await? {
-            return Err(PortEnd::Reregister(Channels { servers: Channel::Arguments, ..channels }));
-        }
+        shared.cli.note_info(info);
         self.set_servers_again(open, deadline).await?;
         self.set_again(open, deadline).await?;
         // Before the event: its receiver may ask the CLI at once.
         open.outbound.set_ready();
-        shared.emit(Event::CliReady { epoch, version: version.clone() });
-        // A port that has ended has aborted this task.
-        self.port.cast(PortMessage::Ready { version }).ok();
-        Internal::CliReady { epoch }.tell(&self.arguments.session);
+        shared.emit(Event::CliReady { epoch, version });
+        shared.tell(Internal::CliReady { epoch });
         Ok(())
     }
 
-    /// Asks the CLI while it may die or be told to end. When the router ends before the CLI has answered, asks through
-    /// the next router.
+    /// Asks the CLI while it may die or be told to end.
     async fn ask(
         &mut self,
         open: &mut OpenIncarnation,
         body: &Value,
         deadline: Instant,
     ) -> Result<Result<Box<RawValue>>, PortEnd> {
-        let (shared, epoch) = (self.arguments.shared.clone(), self.arguments.epoch);
-        let mut routers = shared.router.subscribe();
-        loop {
-            routers.mark_unchanged();
-            let left = deadline.saturating_duration_since(Instant::now());
-            let asking = async {
-                let reply = ask_in(&shared, body.clone(), left, Some(epoch)).await;
-                if matches!(&reply, Err(error) if error.kind() == ErrorKind::NotReady) {
-                    // Waits for the next router, or until the deadline.
-                    tokio::time::timeout_at(deadline, routers.changed()).await.ok();
-                }
-                reply
-            };
-            let reply = tokio::select! {
-                reply = asking => reply,
-                signal = open.ends(&mut self.commands) => return Err(match signal {
-                    ExitSignal::Asked => PortEnd::Asked,
-                    signal => PortEnd::Died(self.died_at_start(open, signal).await),
-                }),
-            };
-            match reply {
-                Err(error) if error.kind() == ErrorKind::NotReady && Instant::now() < deadline => {}
-                reply => return Ok(reply),
-            }
+        let shared = self.shared.clone();
+        tokio::select! {
+            // A CLI that has answered is ended in order.
+            biased;
+            reply = ask_through(&shared, self.epoch, body.clone(), deadline) => Ok(reply),
+            signal = open.ends(&mut self.commands) => Err(match signal {
+                ExitSignal::Asked => PortEnd::Asked,
+                signal => PortEnd::Died(self.died_at_start(open, signal).await),
+            }),
         }
-    }
-
-    /// The version of a CLI that leaves it out of its answer to `initialize`; `None` if it does not know the request.
-    async fn binary_version(
-        &mut self,
-        open: &mut OpenIncarnation,
-        deadline: Instant,
-    ) -> Result<Option<String>, PortEnd> {
-        let answer = self.ask(open, &json!({ "subtype": "get_binary_version" }), deadline).await?;
-        let read = |answer: Box<RawValue>| serde_json::from_str::<Value>(answer.get()).ok();
-        Ok(answer.ok().and_then(read).and_then(|answer| answer["version"].as_str().map(str::to_owned)))
     }
 
     /// The end of an incarnation whose CLI has not answered, or has answered with an error.
@@ -142,34 +103,10 @@ impl IncarnationTask {
         refused(error.to_string())
     }
 
-    /// Whether the CLI has taken the in-process servers: by its answer to `initialize`, or by its answer to
-    /// `mcp_status`.
-    async fn registered(
-        &mut self,
-        open: &mut OpenIncarnation,
-        answer: &InitializeAnswer,
-        deadline: Instant,
-    ) -> Result<bool, PortEnd> {
-        let shared = self.arguments.shared.clone();
-        let sure = shared.roster().inside().is_empty()
-            || self.arguments.channels.servers == Channel::Arguments
-            || shared.options().mcp_registration == McpRegistration::Initialize
-            || answer.shows_registration();
-        if sure {
-            return Ok(true);
-        }
-        match self.ask(open, &json!({ "subtype": "mcp_status" }), deadline).await? {
-            Ok(status) => Ok(initialize::lists_servers(&status, &shared.roster())),
-            // A CLI that does not know `mcp_status` does not know servers in `initialize` either.
-            Err(error) if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) => Ok(false),
-            Err(error) => Err(self.no_answer(open, error)),
-        }
-    }
-
     /// Sends again what was set at run time. Fails if a setting is lost without which the CLI would do what it was told
     /// not to do, or do it elsewhere.
     async fn set_again(&mut self, open: &mut OpenIncarnation, deadline: Instant) -> Result<(), PortEnd> {
-        for body in self.arguments.shared.settings.made() {
+        for body in self.shared.settings.made() {
             let reason = match self.ask(open, &body, deadline).await? {
                 Ok(raw) => {
                     let answer = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -192,7 +129,7 @@ impl IncarnationTask {
         open: &mut OpenIncarnation,
         deadline: Instant,
     ) -> Result<(), PortEnd> {
-        let roster = self.arguments.shared.roster();
+        let roster = self.shared.roster();
         if roster.is_announced_at_start() {
             return Ok(());
         }
@@ -210,14 +147,14 @@ impl IncarnationTask {
     }
 
     fn setting_lost(&self, subtype: String, reason: String) {
-        self.arguments.shared.emit(Event::SettingLost { epoch: self.arguments.epoch, subtype, reason });
+        self.shared.emit(Event::SettingLost { epoch: self.epoch, subtype, reason });
     }
 
     /// Says why an incarnation ended during the handshake. A CLI that refuses to resume says so in an error result and
     /// exits.
     async fn died_at_start(&self, open: &mut OpenIncarnation, signal: ExitSignal) -> ExitCause {
         let cause = self.died(open, signal).await;
-        match (cause, open.evidence.last_error(), self.arguments.resume.session_id()) {
+        match (cause, open.evidence.last_error(), self.resume.session_id()) {
             (ExitCause::Exited { stderr, .. }, Some(said), Some(session_id)) if !said.of_start => {
                 ExitCause::ResumeRefused {
                     session_id: session_id.to_owned(),
@@ -239,9 +176,9 @@ impl IncarnationTask {
 
     /// The id under which the CLI was told to start a conversation.
     fn new_id(&self) -> Option<String> {
-        match &self.arguments.resume {
+        match &self.resume {
             Resume::Begin(id) => Some(id.clone()),
-            _ => opens(self.arguments.shared.options()).map(str::to_owned),
+            _ => opens(self.shared.options()).map(str::to_owned),
         }
     }
 }

@@ -7,6 +7,5 @@ mod handshake;
 pub(crate) mod initialize;
 pub(crate) mod port;
 pub(crate) mod reader;
-mod replies;
-mod run;
+pub(crate) mod run;
 pub(crate) mod stderr;

@@ -3,12 +3,12 @@
 //! ```text
 //!                ┌─ requests ──────────► RequestDispatcher ─► tool servers, callbacks    at once
 //!   one read ────┼─ messages ──────────► MessageFeeder ─────► conversation               then
-//!                └─ answers, and ──────► ReplyForwarder ────► router                     behind all earlier messages
+//!                └─ answers, and ──────────────────────────► router                     behind all earlier messages
 //!                   unserved requests    RequestDispatcher
 //! ```
 //!
 //! The reader never waits for the consumer of messages. It waits only for actors that never block: for the conversation,
-//! while more than `Limits::message_lane_bytes` are on their way to it; and for the router, while it restarts or has
+//! while more than `Limits::message_lane_bytes` are on their way to it; and for the router, while it has
 //! answers to take.
 
 use std::pin::pin;
@@ -16,14 +16,15 @@ use std::sync::Arc;
 
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
 use super::dispatch::RequestDispatcher;
 use super::evidence::ExitEvidence;
 use super::feeder::MessageFeeder;
-use super::replies::ReplyForwarder;
 use crate::actor::base::task::step_back;
 use crate::actor::context::Shared;
+use crate::actor::messages::router::RouterMessage;
 use crate::actor::outbound::Outbound;
 use crate::tool::run::pace::Pace;
 use crate::wire::Message;
@@ -45,12 +46,16 @@ pub(crate) struct StdoutReader {
     feeder: MessageFeeder,
     evidence: Arc<ExitEvidence>,
     dispatcher: RequestDispatcher,
-    replies: ReplyForwarder,
+    /// Permits for answers in the mailbox of the router.
+    replies: Arc<Semaphore>,
     /// Number of requests in the current read.
     requests: usize,
     /// Whether a turn is calling tools or streaming: more is read soon.
     busy: bool,
 }
+
+/// Most answers in the mailbox of the router.
+const REPLIES: usize = 16;
 
 /// Number of requests in one read after which the reader lets them go first.
 const FLOOD: usize = 150;
@@ -66,7 +71,7 @@ impl StdoutReader {
         evidence: Arc<ExitEvidence>,
     ) -> Self {
         let dispatcher = RequestDispatcher::new(shared.clone(), outbound.clone());
-        let replies = ReplyForwarder::new(shared.clone());
+        let replies = Arc::new(Semaphore::new(REPLIES));
         Self { shared, outbound, feeder, evidence, dispatcher, replies, requests: 0, busy: false }
     }
 
@@ -190,7 +195,7 @@ impl StdoutReader {
         match frame {
             OrderedFrame::Reply(mut reply) => {
                 let pending = std::mem::take(&mut reply.pending);
-                self.replies.send(*reply).await;
+                self.answered(*reply).await;
                 for (request_id, body) in pending {
                     self.dispatcher.request(&request_id, body, true);
                 }
@@ -199,6 +204,18 @@ impl StdoutReader {
                 self.requests += 1;
                 self.dispatcher.request(&request_id, ControlRequest::Unserved(body), false);
             }
+        }
+    }
+
+    /// Notes what an answer sets, and sends it to the router. Waits for room in the router's mailbox.
+    async fn answered(&self, reply: ControlReply) {
+        let was_setting = self.shared.settings.answered(&reply);
+        // The semaphore is never closed.
+        let permit = self.replies.clone().acquire_owned().await.ok();
+        let router = self.shared.router.borrow().clone();
+        if let Some(router) = router {
+            // A router that has ended has failed its requests.
+            router.cast(RouterMessage::Reply { reply, was_setting, permit }).ok();
         }
     }
 

@@ -23,38 +23,34 @@ use tokio::time::Instant;
 
 use super::evidence::ExitEvidence;
 use super::feeder::MessageFeeder;
-use super::initialize::{self, Channels};
+use super::initialize;
 use super::reader::StdoutReader;
 use super::stderr::StderrTail;
 use crate::actor::base::deadlines::after;
 use crate::actor::base::left;
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
-use crate::actor::messages::port::{OpenCli, PortEnd, PortMessage};
-use crate::actor::messages::session::SessionMessage;
+use crate::actor::current_cli::RunningCli;
+use crate::actor::messages::port::{PortEnd, PortMessage};
 use crate::actor::outbound::Outbound;
 use crate::actor::outbound::writer::{WriteError, write_lines};
 use crate::blocking::caught::panic_text;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::report::{Event, ExitCause};
-use crate::transport::{Exit, Process, Resume, StderrSink, flags, launch_for, private};
-
-pub(crate) struct PortArguments {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) session: ActorRef<SessionMessage>,
-    pub(crate) epoch: u64,
-    pub(crate) resume: Resume,
-    pub(crate) channels: Channels,
-    /// Gets the end of the incarnation.
-    pub(crate) ended: oneshot::Sender<PortEnd>,
-}
+use crate::transport::{Channel, Exit, Process, Resume, StderrSink, flags, launch_for, private as files};
 
 /// The task of one incarnation.
-pub(super) struct IncarnationTask {
-    pub(super) arguments: PortArguments,
-    pub(super) port: ActorRef<PortMessage>,
-    pub(super) commands: watch::Receiver<Command>,
-    pub(super) stderr: StderrTail,
+pub(crate) struct IncarnationTask {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) epoch: u64,
+    pub(crate) resume: Resume,
+    /// The channel for options that may be secret.
+    pub(crate) private: Channel,
+    /// The supervisor's command to end, once there is one.
+    pub(crate) commands: watch::Receiver<Option<ExitSignal>>,
+    /// Gets the end of the incarnation.
+    pub(crate) ended: oneshot::Sender<PortEnd>,
+    pub(crate) stderr: StderrTail,
 }
 
 /// An incarnation whose process was started.
@@ -74,16 +70,9 @@ pub(super) struct OpenIncarnation {
     is_killed: bool,
 }
 
-/// The port's command to its incarnation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
-    Run,
-    ShutDown,
-    GiveUp(String),
-}
-
-/// A reason for a running incarnation to end.
-pub(super) enum ExitSignal {
+/// A reason for a running incarnation to end. The supervisor commands the first two.
+#[derive(Clone)]
+pub(crate) enum ExitSignal {
     /// The end was asked for.
     Asked,
     /// The CLI does not do what it was told, for this reason.
@@ -97,31 +86,23 @@ pub(super) enum ExitSignal {
 }
 
 impl IncarnationTask {
-    pub(super) fn new(
-        arguments: PortArguments,
-        port: ActorRef<PortMessage>,
-        commands: watch::Receiver<Command>,
-    ) -> Self {
-        Self { arguments, port, commands, stderr: StderrTail::default() }
-    }
-
     /// Runs the incarnation, tells the supervisor how it ended, and the port that it ended.
-    pub(super) async fn live(mut self) {
+    pub(super) async fn live(mut self, port: ActorRef<PortMessage>) {
         // A transport is code of the application: its panic ends the incarnation, and must not leave the port waiting.
         let end = AssertUnwindSafe(self.run()).catch_unwind().await.unwrap_or_else(|panic| {
             let reason = format!("its transport, or the port itself, panicked: {}", panic_text(&*panic));
             PortEnd::Died(ExitCause::Port { reason })
         });
         // The supervisor may have ended, and a port that has ended was killed.
-        self.arguments.ended.send(end).ok();
-        self.port.cast(PortMessage::Ended).ok();
+        self.ended.send(end).ok();
+        port.cast(PortMessage::Ended).ok();
     }
 
     async fn run(&mut self) -> PortEnd {
         let started = Instant::now();
-        let timeouts = &self.arguments.shared.options().timeouts;
+        let timeouts = &self.shared.options().timeouts;
         let (limit, reap) = (timeouts.start, timeouts.reap);
-        let killed = self.arguments.shared.ending.killed.clone();
+        let killed = self.shared.ending.killed.clone();
         if killed.is_cancelled() {
             return PortEnd::Asked;
         }
@@ -180,11 +161,8 @@ impl IncarnationTask {
 
     /// Starts the process, its reader and its writer, and publishes the queue to its stdin.
     async fn open(&self) -> Result<OpenIncarnation, Error> {
-        let PortArguments { shared, epoch, resume, channels, .. } = &self.arguments;
+        let Self { shared, epoch, resume, private, .. } = self;
         let options = shared.options();
-        let conversation = shared.conversation.get().cloned();
-        let conversation = conversation
-            .ok_or_else(|| Error::new(ErrorKind::SessionFailed, "the session has no conversation"))?;
         let (tail, bound) = (self.stderr.clone(), options.limits.stderr_tail_bytes);
         let (user, span) = (shared.spec.stderr.clone(), shared.span.clone());
         let sink: StderrSink = Arc::new(move |line: &str| {
@@ -194,26 +172,28 @@ impl IncarnationTask {
                 user(line);
             }
         });
-        let roster = shared.roster();
-        let spec = initialize::launch_spec(&shared.spec, &roster, *channels, *epoch, resume.clone(), sink);
+        let spec = initialize::launch_spec(&shared.spec, *private, *epoch, resume.clone(), sink);
         let mut launch = launch_for(options, &spec)?;
         launch.command.watchdog.clone_from(&shared.spec.watchdog);
         let flags = flags(&launch.args).join(" ");
-        let (connection, files) = private::open(&*shared.spec.transport, launch, channels.private).await?;
+        let (connection, files) = files::open(&*shared.spec.transport, launch, *private).await?;
         let (outbound, receiver) = Outbound::new(*epoch, &options.limits);
         let receiver = receiver.answers_to(shared.gate.clone());
         let command = connection.process.program().map(|program| format!("{} {flags}", program.display()));
         let (pid, contained_by) = (connection.process.pid(), connection.process.contained_by());
         let resumes = resume.session_id().map(str::to_owned);
         let identity = connection.process.identity();
-        // Before the event, whose receiver may ask for the process.
-        shared.cli.opened(outbound.clone(), identity.clone());
-        shared.emit(Event::CliStarted { epoch: *epoch, pid, process: identity, resumes });
         let evidence = Arc::new(ExitEvidence::default());
-        let (feeder, task) = MessageFeeder::new(shared, *epoch, conversation, evidence.clone());
-        let cli = OpenCli { outbound: outbound.clone(), pid, contained_by, messages: feeder.handle() };
-        // A port that has ended has aborted this task.
-        self.port.cast(PortMessage::Opened(cli)).ok();
+        let (feeder, task) = MessageFeeder::new(shared, *epoch, evidence.clone());
+        // Before the event, whose receiver may ask for the process.
+        shared.cli.opened(RunningCli {
+            outbound: outbound.clone(),
+            process: identity.clone(),
+            pid,
+            contained_by,
+            flush: Arc::new(feeder.flush()),
+        });
+        shared.emit(Event::CliStarted { epoch: *epoch, pid, process: identity, resumes });
         let reader = StdoutReader::new(shared.clone(), outbound.clone(), feeder, evidence.clone());
         Ok(OpenIncarnation {
             process: connection.process,
@@ -229,13 +209,13 @@ impl IncarnationTask {
     }
 
     pub(super) fn start_timeout(&self, noise: u64) -> ExitCause {
-        let after = self.arguments.shared.options().timeouts.start;
+        let after = self.shared.options().timeouts.start;
         ExitCause::StartTimeout { after, noise, stderr: self.stderr.text() }
     }
 
     /// Ends the CLI in order: end of input, then SIGTERM, then SIGKILL.
     async fn shut_down(&self, open: &mut OpenIncarnation) -> PortEnd {
-        let timeouts = &self.arguments.shared.options().timeouts;
+        let timeouts = &self.shared.options().timeouts;
         open.outbound.close();
         if tokio::time::timeout(timeouts.exit_after_eof, open.process.wait()).await.is_err() {
             open.process.terminate();
@@ -249,7 +229,7 @@ impl IncarnationTask {
 
     /// Ends every process of the incarnation, and says why the incarnation ended.
     pub(super) async fn died(&self, open: &mut OpenIncarnation, signal: ExitSignal) -> ExitCause {
-        let timeouts = &self.arguments.shared.options().timeouts;
+        let timeouts = &self.shared.options().timeouts;
         // Nobody would read what is written from now on: it waits for the next incarnation.
         open.outbound.end();
         let exit = match &signal {
@@ -265,7 +245,7 @@ impl IncarnationTask {
         let stderr = self.stderr.text();
         if let ExitSignal::StdoutEnded(Some(error)) = &signal {
             // Logged, because the cause may be the exit, which explains more than the read that failed with it.
-            tracing::warn!(parent: &self.arguments.shared.span, error, "stdout of the CLI cannot be read");
+            tracing::warn!(parent: &self.shared.span, error, "stdout of the CLI cannot be read");
         }
         match (exit, signal) {
             (Some(exit), _) => ExitCause::Exited { exit, stderr },
@@ -286,7 +266,7 @@ impl IncarnationTask {
         if open.is_killed {
             return;
         }
-        let (shared, epoch) = (&self.arguments.shared, self.arguments.epoch);
+        let (shared, epoch) = (&self.shared, self.epoch);
         let timeouts = &shared.options().timeouts;
         open.process.kill();
         let gone = async {
@@ -326,7 +306,7 @@ impl IncarnationTask {
     /// hold the pipe open.
     async fn read_rest(&self, open: &mut OpenIncarnation) {
         if !open.reader.is_joined() {
-            let limit = self.arguments.shared.options().timeouts.child_stop;
+            let limit = self.shared.options().timeouts.child_stop;
             tokio::time::timeout(limit, open.reader.join()).await.ok();
         }
     }
@@ -334,7 +314,7 @@ impl IncarnationTask {
 
 impl OpenIncarnation {
     /// Waits for a reason to end. Cancel-safe.
-    pub(super) async fn ends(&mut self, commands: &mut watch::Receiver<Command>) -> ExitSignal {
+    pub(super) async fn ends(&mut self, commands: &mut watch::Receiver<Option<ExitSignal>>) -> ExitSignal {
         tokio::select! {
             biased;
             signal = commanded_to_end(commands) => signal,
@@ -354,11 +334,11 @@ impl OpenIncarnation {
 }
 
 /// Waits for the command to end the incarnation.
-async fn commanded_to_end(commands: &mut watch::Receiver<Command>) -> ExitSignal {
-    match commands.wait_for(|command| *command != Command::Run).await.map(|command| command.clone()) {
-        Ok(Command::GiveUp(reason)) => ExitSignal::GivenUp(reason),
-        Ok(_) => ExitSignal::Asked,
-        // The sender is part of the actor's state: the end of the actor aborts this task.
-        Err(_) => std::future::pending().await,
+async fn commanded_to_end(commands: &mut watch::Receiver<Option<ExitSignal>>) -> ExitSignal {
+    let command = commands.wait_for(Option::is_some).await.ok().and_then(|command| command.clone());
+    match command {
+        Some(signal) => signal,
+        // The sender is part of the supervisor's state: the end of the supervisor ends the port, and so this task.
+        None => std::future::pending().await,
     }
 }

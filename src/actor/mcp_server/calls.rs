@@ -14,8 +14,8 @@ use crate::actor::base::restart_window::Verdict;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::handler_table::RunningHandler;
 use crate::actor::request::handlers::HandlerEnd;
-use crate::actor::request::life::Settled;
 use crate::actor::request::pending::PendingRequest;
+use crate::actor::request::pending::Settled;
 use crate::report::Event;
 use crate::tool::run::context::{CallContext, Named};
 use crate::tool::run::erased::Arguments;
@@ -52,7 +52,7 @@ fn answer_call(
     if trace_payloads {
         span.record("gen_ai.tool.call.result", serde_json::to_string(&result).unwrap_or_default());
     }
-    answer.hand_over().mcp_result(Settled::Answered, &result);
+    answer.pending().mcp_result(Settled::Answered, &result);
     panic
 }
 
@@ -143,7 +143,7 @@ impl ServerState {
             "tool_call",
             request_id = pending.request_id(),
             tool_use_id,
-            server = self.spec.name,
+            server = self.inside.spec.name,
             tool,
             epoch = pending.epoch(),
             outcome = tracing::field::Empty,
@@ -178,7 +178,7 @@ impl ServerState {
                 parent: &parent,
                 "mcp_request",
                 request_id = pending.request_id(),
-                server = self.spec.name,
+                server = self.inside.spec.name,
                 subject = call.subject(),
                 epoch = pending.epoch(),
                 outcome = tracing::field::Empty,
@@ -188,7 +188,7 @@ impl ServerState {
             )
         };
         let handler = {
-            let (recorded, server, call) = (span.clone(), self.spec.clone(), call.clone());
+            let (recorded, server, call) = (span.clone(), self.inside.spec.clone(), call.clone());
             async move {
                 // Dropped after the handler and everything that it was given.
                 let _states = states;
@@ -204,7 +204,7 @@ impl ServerState {
                 if let Err(text) = &ended {
                     log_panic(&server.name, &label, text);
                 }
-                let pending = answer.hand_over();
+                let pending = answer.pending();
                 match &ended {
                     Ok(Ok(result)) => pending.mcp_value(result),
                     Ok(Err(error)) => pending.fail(Settled::Answered, error),
@@ -250,7 +250,12 @@ impl ServerState {
             None => self.cancel_waiting(rpc_id),
         };
         let Some((tool, request_id)) = cancelled else { return self.shared.counting.unmatched_cancels.one() };
-        self.shared.emit(Event::CallCancelled { server: self.spec.name.clone(), tool, request_id, reason });
+        self.shared.emit(Event::CallCancelled {
+            server: self.inside.spec.name.clone(),
+            tool,
+            request_id,
+            reason,
+        });
     }
 
     /// Cancels a call that waits for the state. Returns its tool and its request id.
@@ -267,11 +272,7 @@ impl ServerState {
     }
 
     pub(super) fn handler_ended(&mut self, end: HandlerEnd<String>) {
-        let (id, panic) = match end {
-            HandlerEnd::Reported(id, panic) => (id, Some(panic)),
-            HandlerEnd::Aborted(id) => (id, None),
-        };
-        let Some(handler) = self.handlers.table().remove(id) else { return };
+        let Some((handler, panic)) = self.handlers.ended(end) else { return };
         match panic {
             Some(message) => self.panicked(&handler, message),
             None => {
@@ -284,7 +285,7 @@ impl ServerState {
     fn panicked(&mut self, handler: &RunningHandler<Arc<ServerCall>>, message: String) {
         self.shared.counting.panics.one();
         self.shared.emit(Event::CallPanicked {
-            server: self.spec.name.clone(),
+            server: self.inside.spec.name.clone(),
             tool: handler.label.label().to_owned(),
             request_id: handler.pending.request_id().to_owned(),
             message,
@@ -304,7 +305,7 @@ impl ServerState {
     fn abandoned(&self, handler: &RunningHandler<Arc<ServerCall>>) {
         if handler.label.caller.blocks {
             self.shared.emit(Event::HandlerAbandoned {
-                server: self.spec.name.clone(),
+                server: self.inside.spec.name.clone(),
                 tool: handler.label.label().to_owned(),
                 request_id: handler.pending.request_id().to_owned(),
             });
@@ -312,8 +313,7 @@ impl ServerState {
     }
 
     pub(super) fn tick(&mut self) {
-        let expired = self.handlers.table().expired(Instant::now());
-        for handler in expired.iter().filter(|handler| handler.pending.is_open()) {
+        for handler in self.handlers.table().expired(Instant::now()) {
             let (call, limit) = (&handler.label, handler.limit.unwrap_or_default());
             self.timed_out(&handler.pending, call.label(), call.caller.is_tool, limit);
         }
@@ -330,7 +330,7 @@ impl ServerState {
         pending.cancel.cancel();
         self.shared.counting.timeouts.one();
         self.shared.emit(Event::CallTimedOut {
-            server: self.spec.name.clone(),
+            server: self.inside.spec.name.clone(),
             tool: label.to_owned(),
             request_id: pending.request_id().to_owned(),
             limit,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{HandlerRequest, ServerState, Serving};
 use crate::actor::base::task::Task;
 use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::session::{Internal, SessionMessage};
+use crate::actor::messages::session::Internal;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::waiting::WaitingRequests;
 use crate::blocking::caught::panic_text;
@@ -88,11 +88,11 @@ impl ServerState {
         let Serving::Making(making) = &mut self.serving else { return };
         let cx = StateContext {
             identity: self.shared.identity.clone(),
-            server: self.spec.name.as_str().into(),
+            server: self.inside.spec.name.as_str().into(),
             generation: self.generation,
             restart_cause: making.cause.as_deref().map(Arc::from),
         };
-        making.task = Some(Task::spawn(make_state(self.spec.clone(), cx, self.myself.clone(), limit)));
+        making.task = Some(Task::spawn(make_state(self.inside.spec.clone(), cx, self.myself.clone(), limit)));
         // A server that was given up counts as restarted only when it has a state.
         if let Some(cause) = making.cause.clone().filter(|_| !making.given_up) {
             self.restarted(cause);
@@ -102,7 +102,7 @@ impl ServerState {
     /// Makes the state again, because the supervisor asks for another attempt.
     pub(super) fn make_again(&mut self) {
         if matches!(&self.serving, Serving::Making(Making { task: None, .. })) {
-            self.generation = next_generation(&self.generations);
+            self.generation = next_generation(&self.inside.generations);
             self.make();
         }
     }
@@ -115,32 +115,32 @@ impl ServerState {
         self.serving = Serving::Making(making);
         // Panics of calls on the old state no longer count.
         self.panics.clear();
-        self.generation = next_generation(&self.generations);
+        self.generation = next_generation(&self.inside.generations);
         self.make();
     }
 
     fn restarted(&self, cause: String) {
         self.shared.counting.server_restarts.one();
-        let (server, generation) = (self.spec.name.clone(), self.generation);
+        let (server, generation) = (self.inside.spec.name.clone(), self.generation);
         self.shared.emit(Event::ServerRestarted { server, cause, generation });
     }
 
     pub(super) fn state_made(&mut self, made: Result<Vec<AnyState>, String>) {
         let Serving::Making(making) = &mut self.serving else { return };
-        let (server, generation) = (self.spec.name.clone(), self.generation);
+        let (server, generation) = (self.inside.spec.name.clone(), self.generation);
         let states = match made {
             Ok(states) => states,
             Err(cause) => {
                 making.task = None;
                 making.cause = Some(cause.clone());
-                return self.tell(Internal::StateFailed { server, generation, cause });
+                return self.shared.tell(Internal::StateFailed { server, generation, cause });
             }
         };
         let (waiting, tools) = (making.waiting.take(), std::mem::take(&mut making.tools));
         let (cause, given_up) = (making.cause.take(), making.given_up);
-        let instance = Instance::new(tools, self.session.lists(), states, self.blocking.clone());
+        let instance = Instance::new(tools, self.session.lists(), states, self.inside.blocking.clone());
         self.serving = Serving::Ready(instance);
-        self.tell(Internal::ServerServes { server, generation });
+        self.shared.tell(Internal::ServerServes { server, generation });
         if let Some(cause) = cause.filter(|_| given_up) {
             self.restarted(cause);
         }
@@ -152,11 +152,6 @@ impl ServerState {
         }
         self.handlers.flush();
         self.arm();
-    }
-
-    fn tell(&self, news: Internal) {
-        // Fails only if the supervisor has ended, and the server with it.
-        self.supervisor.cast(SessionMessage::Internal(news)).ok();
     }
 
     /// Refuses the waiting calls, because the supervisor has given the server up.
@@ -172,7 +167,7 @@ impl ServerState {
 
     fn refuse_failed(&self, answer: &Answer) {
         let Serving::Making(making) = &self.serving else { return };
-        let text = format!("MCP server '{}' has failed: {}", self.spec.name, making.cause());
+        let text = format!("MCP server '{}' has failed: {}", self.inside.spec.name, making.cause());
         answer.pending().refuse(&RpcError::internal(text));
     }
 
@@ -194,7 +189,7 @@ impl ServerState {
     pub(super) fn refuse_late(&mut self, now: Instant) {
         let Serving::Making(making) = &mut self.serving else { return };
         let late = making.waiting.take_expired(now);
-        let (name, limit, cause) = (&self.spec.name, making.waiting.limit(), making.cause());
+        let (name, limit, cause) = (&self.inside.spec.name, making.waiting.limit(), making.cause());
         for answer in late.iter().filter(|answer| answer.pending().is_open()) {
             let text = format!("MCP server '{name}' was not ready within {limit:?}: {cause}");
             answer.pending().refuse(&RpcError::internal(text));

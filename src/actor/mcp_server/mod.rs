@@ -24,7 +24,6 @@ mod making;
 mod peer;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::value::RawValue;
@@ -36,33 +35,27 @@ use super::base::deadlines::millis;
 use super::base::reply::{respond, telling};
 use super::base::restart_window::RestartWindow;
 use super::context::Shared;
-use super::messages::session::SessionMessage;
 use super::request::answer::Answer;
 use super::request::handler_table::HandlerId;
 use super::request::handlers::HandlerTasks;
-use super::servers::queue::{McpMessage, ServerQueue};
+use super::servers::queue::McpMessage;
+use super::servers::roster::InsideServer;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::plain::short;
 use crate::report::{CallSnapshot, ServerSnapshot};
-use crate::tool::run::blocking::BlockingLane;
 use crate::tool::run::context::{CallContext, Named};
 use crate::tool::run::dispatch::service;
 use crate::tool::run::instance::Instance;
 use crate::tool::run::service::{HandlerRun, Service, ServiceStep};
-use crate::tool::spec::ServerSpec;
 use crate::wire::rpc::{CallParams, Rpc, RpcError};
 
 pub(crate) struct McpServer;
 
 pub(crate) struct ServerArguments {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) spec: Arc<ServerSpec>,
-    pub(crate) queue: Arc<ServerQueue>,
-    pub(crate) blocking: Arc<BlockingLane>,
+    pub(crate) inside: Arc<InsideServer>,
     /// The epoch of the current CLI, if it is ready.
     pub(crate) ready_epoch: Option<u64>,
-    pub(crate) session: ActorRef<SessionMessage>,
-    pub(crate) generations: Arc<AtomicU32>,
     /// The failure of the actor before; `None` for the first.
     pub(crate) cause: Option<String>,
     /// Whether the server was given up.
@@ -72,12 +65,7 @@ pub(crate) struct ServerArguments {
 pub(crate) struct ServerState {
     shared: Arc<Shared>,
     myself: ActorRef<ServerMessage>,
-    supervisor: ActorRef<SessionMessage>,
-    spec: Arc<ServerSpec>,
-    queue: Arc<ServerQueue>,
-    blocking: Arc<BlockingLane>,
-    /// Number of states made or tried so far, also by the actors before.
-    generations: Arc<AtomicU32>,
+    inside: Arc<InsideServer>,
     generation: u32,
     link: Arc<Link>,
     /// The epoch of the last CLI that was ready.
@@ -118,21 +106,12 @@ impl Actor for McpServer {
         myself: ActorRef<ServerMessage>,
         arguments: ServerArguments,
     ) -> Result<ServerState, ActorProcessingErr> {
-        let ServerArguments {
-            shared,
-            spec,
-            queue,
-            blocking,
-            ready_epoch,
-            session: supervisor,
-            generations,
-            cause,
-            given_up,
-        } = arguments;
+        let ServerArguments { shared, inside, ready_epoch, cause, given_up } = arguments;
+        let spec = &inside.spec;
         // An actor that has ended misses a change; the next one takes the new lists anyway.
         spec.registry.wake_with(telling(&myself, || ServerMessage::Changed));
         let ending = format!("MCP server '{}' has ended", spec.name);
-        let generation = making::next_generation(&generations);
+        let generation = making::next_generation(&inside.generations);
         let link = Arc::new(Link { shared: shared.clone(), spec: spec.clone() });
         let limit = shared.options().timeouts.server_restart;
         let server = myself.clone();
@@ -141,16 +120,12 @@ impl Actor for McpServer {
         let mut state = ServerState {
             handlers: HandlerTasks::new(shared.options().timeouts.cancel_grace, ending, report),
             panics: RestartWindow::new(shared.options().restarts.panics.clone(), fastrand::Rng::with_seed(0)),
-            session: service(&spec),
+            session: service(spec),
             link,
             ready_epoch: None,
             shared,
             myself,
-            supervisor,
-            spec,
-            queue,
-            blocking,
-            generations,
+            inside,
             generation,
             first_of_session: 0,
             serving: Serving::Making(Making::new(cause, given_up, limit)),
@@ -170,7 +145,7 @@ impl Actor for McpServer {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ServerMessage::RequestsQueued => {
-                for (answer, message) in state.queue.take() {
+                for (answer, message) in state.inside.queue.take() {
                     state.asked(answer, message);
                 }
                 state.handlers.flush();
@@ -189,7 +164,9 @@ impl Actor for McpServer {
             }
             ServerMessage::Snapshot(reply) => respond(reply, state.snapshot()),
             #[cfg(feature = "testing")]
-            ServerMessage::Panic => panic!("a fault was injected into MCP server '{}'", state.spec.name),
+            ServerMessage::Panic => {
+                panic!("a fault was injected into MCP server '{}'", state.inside.spec.name)
+            }
         }
         Ok(())
     }
@@ -248,7 +225,7 @@ impl ServerState {
     fn cli_ready(&mut self, epoch: u64) {
         let Some(outbound) = self.shared.cli.outbound_of(epoch) else { return };
         let peer = OutboundPeer { outbound, link: Arc::downgrade(&self.link) };
-        self.spec.registry.meet(Arc::new(peer));
+        self.inside.spec.registry.meet(Arc::new(peer));
         self.ready_epoch = Some(epoch);
         self.session.opened();
         self.changed();
@@ -264,7 +241,7 @@ impl ServerState {
         let outbound = self.ready_epoch.and_then(|epoch| self.shared.cli.outbound_of(epoch));
         let Some(outbound) = outbound else { return };
         for method in news {
-            match peer::notification(&self.spec.name, method, None) {
+            match peer::notification(&self.inside.spec.name, method, None) {
                 // An incarnation that has ended wants no notifications.
                 Ok(json) => drop(outbound.send(json)),
                 Err(error) => tracing::debug!(%error, "a notification does not serialise"),
@@ -281,7 +258,7 @@ impl ServerState {
 
     /// Ends the handlers, and then the state, whose drop is code of the application.
     async fn stop(&mut self) {
-        self.handlers.set_abort_text(format!("MCP server '{}' was stopped", self.spec.name));
+        self.handlers.set_abort_text(format!("MCP server '{}' was stopped", self.inside.spec.name));
         let shared = self.shared.clone();
         self.handlers.stop(shared.options().timeouts.child_stop / 2, &shared.ending.killed).await;
         if let Serving::Ready(instance) = std::mem::replace(&mut self.serving, Serving::Ended) {
@@ -313,12 +290,12 @@ impl ServerState {
             .collect();
         calls.sort_by_key(|call| std::cmp::Reverse(call.age_ms));
         ServerSnapshot {
-            name: self.spec.name.clone(),
+            name: self.inside.spec.name.clone(),
             status: self.status(),
             generation: self.generation,
             calls,
-            blocking: self.blocking.running(),
-            abandoned: self.blocking.abandoned(),
+            blocking: self.inside.blocking.running(),
+            abandoned: self.inside.blocking.abandoned(),
             mcp_sessions: self.session.sessions(),
         }
     }

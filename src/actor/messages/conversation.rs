@@ -1,12 +1,12 @@
 //! The messages of the conversation.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::RpcReplyPort;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::actor::actor_message;
-use crate::actor::messages::permits::LanePermit;
 use crate::actor::turn::steering::Steering;
 use crate::actor::turn::{Turn, TurnKey};
 use crate::error::{Error, Result};
@@ -14,6 +14,32 @@ use crate::prompt::Prompt;
 use crate::report::{ConversationSnapshot, ExitCause};
 use crate::requests::{InterruptReceipt, Reply};
 use crate::wire::Message;
+
+/// Permit for the bytes of messages of one read on their way to the conversation (`Limits::message_lane_bytes`).
+/// Released when the conversation has taken all of them, or ends.
+pub(crate) type LanePermit = Arc<OwnedSemaphorePermit>;
+
+/// An event of the CLI. Events are handled in order.
+pub(crate) enum CliEvent {
+    Message {
+        epoch: u64,
+        message: Message,
+    },
+    /// A line could not be read. The line may have been a message.
+    LineLost {
+        epoch: u64,
+        reason: String,
+    },
+    /// The incarnation takes prompts.
+    Ready {
+        epoch: u64,
+    },
+    /// The incarnation has ended; with the cause if nobody asked for the end.
+    Ended {
+        epoch: u64,
+        cause: Option<ExitCause>,
+    },
+}
 
 /// The CLI's answer to a cancel.
 pub(crate) enum CancelAnswer {
@@ -40,27 +66,15 @@ pub(crate) enum ConversationMessage {
     Messages {
         epoch: u64,
         messages: Vec<Message>,
-        permit: LanePermit,
+        permit: Option<LanePermit>,
     },
-    /// A line of the CLI could not be read. The line may have been a message.
-    LineLost {
-        epoch: u64,
-        reason: String,
-    },
+    /// An event of the CLI, in order with its messages.
+    Cli(CliEvent),
     /// A message of greenroom's own. Never waits for the store.
     Told(Message),
     /// The store has taken everything before the event that waits under this number.
     Mirrored {
         number: u64,
-    },
-    /// The incarnation takes prompts.
-    CliReady {
-        epoch: u64,
-    },
-    /// The incarnation has ended; with the cause if nobody asked for the end.
-    CliEnded {
-        epoch: u64,
-        cause: Option<ExitCause>,
     },
     /// Interrupts the CLI, and gives queued prompts back if `cancel_queued`.
     Interrupt {
@@ -91,12 +105,8 @@ pub(crate) enum ConversationMessage {
     Stop {
         failed: Option<Error>,
     },
-    /// A limit of the turn may have passed.
+    /// A limit may have passed.
     LimitTick,
-    /// The ceiling of the run may have been reached.
-    RunTick,
-    /// The session may have been without work for too long.
-    IdleTick,
     Snapshot(oneshot::Sender<ConversationSnapshot>),
     #[cfg(feature = "testing")]
     Panic,

@@ -1,11 +1,10 @@
-//! Messages between the actors of a session, and the permits that travel with them.
+//! Messages between the actors of a session.
 
 pub(crate) mod callbacks;
 pub(crate) mod conversation;
 #[cfg(feature = "testing")]
 pub(crate) mod fault;
 pub(crate) mod mcp_server;
-pub(crate) mod permits;
 pub(crate) mod port;
 pub(crate) mod router;
 pub(crate) mod session;

@@ -7,25 +7,29 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::actor::actor_message;
-use crate::error::Result;
-use crate::report::RouterSnapshot;
+use crate::error::{Error, ErrorKind, Result};
 use crate::wire::envelope::ControlReply;
 
 /// The messages of the router.
 pub(crate) enum RouterMessage {
     /// An incarnation has ended, and will answer no more.
     Ended,
-    /// The CLI answers. The permit bounds the answers in the mailbox.
-    Reply(ControlReply, Option<OwnedSemaphorePermit>),
+    /// The CLI answers.
+    Reply {
+        reply: ControlReply,
+        /// Whether the answer was to a setting, and is noted.
+        was_setting: bool,
+        /// Bounds the answers in the mailbox.
+        permit: Option<OwnedSemaphorePermit>,
+    },
     /// Send a request to the CLI.
     Send(OutboundRequest),
     /// The future of a request to the CLI was dropped.
-    Withdraw {
-        request_id: String,
-    },
+    Withdraw { request_id: String },
     /// A deadline may have passed.
     Tick,
-    Snapshot(oneshot::Sender<RouterSnapshot>),
+    /// Answers with the number of requests to the CLI that wait for an answer.
+    Snapshot(oneshot::Sender<usize>),
     #[cfg(feature = "testing")]
     Panic,
 }
@@ -42,4 +46,9 @@ pub(crate) struct OutboundRequest {
     /// the application may, and repeats earlier settings.
     pub(crate) handshake: Option<u64>,
     pub(crate) reply: oneshot::Sender<Result<Box<RawValue>>>,
+}
+
+/// The error of a request that no incarnation can be asked now.
+pub(crate) fn not_ready() -> Error {
+    Error::new(ErrorKind::NotReady, "the session has no CLI to talk to at this moment")
 }

@@ -1,6 +1,6 @@
 //! The messages of a session's actor.
 
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::RpcReplyPort;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::actor::actor_message;
@@ -73,10 +73,8 @@ pub enum Internal {
     RestartCli,
     /// The backoff of the tool server has passed.
     RestartServer(String),
-    /// The backoff of the router has passed.
-    RestartRouter,
-    /// The backoff of the callbacks has passed.
-    RestartCallbacks,
+    /// The backoff of the router or the callbacks has passed.
+    RestartControl(ControlName),
     /// The CLI has named the conversation.
     Captured,
     /// The store has taken what was left for it.
@@ -97,11 +95,11 @@ pub enum Internal {
     Fatal(Error),
 }
 
-impl Internal {
-    /// Sends the message. A supervisor that has ended misses it, and has taken the rest of the session with it.
-    pub(crate) fn tell(self, session: &ActorRef<SessionMessage>) {
-        session.cast(SessionMessage::Internal(self)).ok();
-    }
+/// Names a child under `Restarts::control`.
+#[derive(Clone, Copy)]
+pub(crate) enum ControlName {
+    Router,
+    Callbacks,
 }
 
 /// Asks the supervisor for a change of the MCP servers.

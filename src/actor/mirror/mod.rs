@@ -56,7 +56,7 @@ pub(crate) struct Mirror {
     queue: Mutex<MirrorQueue>,
     work: Notify,
     /// Cancelled when the session is killed: the store gets nothing more.
-    fenced: CancellationToken,
+    killed: CancellationToken,
     /// The append that runs.
     appends: TaskTracker,
 }
@@ -70,7 +70,12 @@ struct MirrorFrame {
 }
 
 impl Mirror {
-    pub(crate) fn new(store: SharedStore, options: &Options, config_dir: &Path) -> Self {
+    pub(crate) fn new(
+        store: SharedStore,
+        options: &Options,
+        config_dir: &Path,
+        killed: CancellationToken,
+    ) -> Self {
         Self {
             store,
             options: options.store.clone(),
@@ -79,7 +84,7 @@ impl Mirror {
             resolved: OnceCell::new(),
             queue: Mutex::default(),
             work: Notify::new(),
-            fenced: CancellationToken::new(),
+            killed,
             appends: TaskTracker::new(),
         }
     }
@@ -167,20 +172,15 @@ impl Mirror {
         self.work.notify_one();
     }
 
-    /// Gives the store nothing more: the worker ends, and aborts the append that runs.
-    pub(crate) fn fence(&self) {
-        self.fenced.cancel();
-        self.appends.close();
-    }
-
-    /// Returns when a mirror that was fenced runs no append any more; at once if it was not fenced.
+    /// Returns when the mirror of a killed session runs no append any more; at once if the session was not killed.
     pub(crate) async fn fence_holds(&self) {
-        if self.fenced.is_cancelled() {
+        if self.killed.is_cancelled() {
+            self.appends.close();
             self.appends.wait().await;
         }
     }
 
-    /// [`flush`](Mirror::flush) as a future, which ends early when the mirror is fenced.
+    /// [`flush`](Mirror::flush) as a future, which ends early when the session is killed.
     pub(crate) async fn flushed(&self) {
         let (tell, told) = oneshot::channel();
         self.flush(move || {
@@ -189,7 +189,7 @@ impl Mirror {
         });
         tokio::select! {
             _ = told => {}
-            () = self.fenced.cancelled() => {}
+            () = self.killed.cancelled() => {}
         }
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn entries_of_a_path_too_long_for_a_file_are_lost_without_the_path() {
         let store = Arc::new(DropElsewhere::new(Arc::new(crate::store::MemoryStore::default()) as _));
-        let mirror = Mirror::new(store, &Options::default(), Path::new("/c"));
+        let mirror = Mirror::new(store, &Options::default(), Path::new("/c"), CancellationToken::new());
         let path = "x".repeat(LONGEST);
         for (path, lost) in [(path.clone(), 0), (path + "x", 1)] {
             let frame = serde_json::json!({ "filePath": path, "entries": [{}] });
@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn a_waiter_is_called_without_the_lock_of_the_queue() {
         let store = Arc::new(DropElsewhere::new(Arc::new(crate::store::MemoryStore::default()) as _));
-        let mirror = Arc::new(Mirror::new(store, &Options::default(), Path::new("/c")));
+        let mirror =
+            Arc::new(Mirror::new(store, &Options::default(), Path::new("/c"), CancellationToken::new()));
         let (tell, told) = std::sync::mpsc::channel();
         let asked = mirror.clone();
         mirror.flush(move || tell.send(asked.queue.try_lock().is_ok()).unwrap());

@@ -6,15 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use ractor::ActorRef;
 
 use super::Mirror;
 use super::key::key_of;
-use super::loss::LossReporter;
+use super::loss::report_loss;
 use super::queue::{Lost, MirrorBatch, SettledWaiter};
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
-use crate::actor::messages::conversation::ConversationMessage;
 use crate::blocking::blocking;
 use crate::blocking::caught::panic_text;
 use crate::options::StoreFlush;
@@ -34,28 +32,23 @@ struct StoredFile {
 type StoredFiles = HashMap<String, StoredFile>;
 
 impl Mirror {
-    /// Gives the queued entries to the store until the future is dropped, or the mirror is fenced.
-    pub(crate) async fn run(
-        self: Arc<Self>,
-        shared: Arc<Shared>,
-        conversation: ActorRef<ConversationMessage>,
-    ) {
+    /// Gives the queued entries to the store until the future is dropped, or the session is killed.
+    pub(crate) async fn run(self: Arc<Self>, shared: Arc<Shared>) {
         tokio::select! {
             biased;
-            () = self.fenced.cancelled() => {}
-            () = self.work(shared, conversation) => {}
+            () = self.killed.cancelled() => {}
+            () = self.work(&shared) => {}
         }
     }
 
-    async fn work(&self, shared: Arc<Shared>, conversation: ActorRef<ConversationMessage>) {
-        let reporter = LossReporter { shared, conversation };
+    async fn work(&self, shared: &Shared) {
         let mut stored = StoredFiles::new();
         loop {
             let Some(batch) = self.next() else {
                 self.work.notified().await;
                 continue;
             };
-            self.report(batch.lost, &mut stored, &reporter).await;
+            self.report(batch.lost, &mut stored, shared).await;
             // Each file once, in the order of their first frames.
             let mut files: Vec<(String, Vec<TranscriptEntry>)> = Vec::new();
             let mut catch_up = None;
@@ -70,17 +63,17 @@ impl Mirror {
                 }
             }
             for (path, entries) in files {
-                self.give(path, entries, false, &mut stored, &reporter).await;
+                self.give(path, entries, false, &mut stored, shared).await;
             }
             if let Some(session_id) = catch_up {
                 let unreported = self.unreported(session_id, stored.clone()).await;
                 let pending = unreported.iter().map(|(path, entries)| (Some(path.clone()), entries.len()));
                 self.queue().in_flight = pending.collect();
                 for (path, entries) in unreported {
-                    self.give(path, entries, true, &mut stored, &reporter).await;
+                    self.give(path, entries, true, &mut stored, shared).await;
                 }
             }
-            self.settle(batch.up_to, &mut stored, &reporter).await;
+            self.settle(batch.up_to, &mut stored, shared).await;
         }
     }
 
@@ -92,7 +85,7 @@ impl Mirror {
     }
 
     /// Reports entries that never reached the store.
-    async fn report(&self, lost: Vec<Lost>, stored: &mut StoredFiles, reporter: &LossReporter) {
+    async fn report(&self, lost: Vec<Lost>, stored: &mut StoredFiles, shared: &Shared) {
         for Lost { path, entries, reason } in lost {
             let key = match &path {
                 Some(path) => self.key(path).await,
@@ -104,7 +97,7 @@ impl Mirror {
                 // The file is unknown, so any file may have lost entries.
                 (None, _) => stored.values_mut().for_each(|file| file.hole = true),
             }
-            reporter.failed(key, entries, reason);
+            report_loss(shared, key, entries, reason);
         }
     }
 
@@ -115,7 +108,7 @@ impl Mirror {
         entries: Vec<TranscriptEntry>,
         catches_up: bool,
         stored: &mut StoredFiles,
-        reporter: &LossReporter,
+        shared: &Shared,
     ) {
         if entries.is_empty() {
             return;
@@ -123,7 +116,7 @@ impl Mirror {
         let Some(key) = self.key(&path).await else {
             let projects = self.projects.display();
             let reason = format!("{path} is not below {projects}, where the transcripts of this session are");
-            return reporter.failed(None, entries.len(), reason);
+            return report_loss(shared, None, entries.len(), reason);
         };
         let count = entries.len();
         let last = entries.iter().rev().find_map(|entry| entry.uuid().map(str::to_owned));
@@ -139,7 +132,7 @@ impl Mirror {
             }
             Err(reason) => {
                 file.hole = true;
-                reporter.failed(Some(key), count, reason);
+                report_loss(shared, Some(key), count, reason);
             }
         }
     }
@@ -184,7 +177,7 @@ impl Mirror {
 
     /// The store has taken or refused all frames up to `up_to`. Their waiters are called after every earlier loss is
     /// reported.
-    async fn settle(&self, up_to: u64, stored: &mut StoredFiles, reporter: &LossReporter) {
+    async fn settle(&self, up_to: u64, stored: &mut StoredFiles, shared: &Shared) {
         let (done, lost): (Vec<(u64, SettledWaiter)>, _) = {
             let queue = &mut *self.queue();
             queue.settled = queue.settled.max(up_to);
@@ -194,7 +187,7 @@ impl Mirror {
             queue.waiting = waiting;
             (done, std::mem::take(&mut queue.lost))
         };
-        self.report(lost, stored, reporter).await;
+        self.report(lost, stored, shared).await;
         self.queue().busy = false;
         drop(done);
     }
@@ -209,9 +202,9 @@ impl Mirror {
             }
             let (store, key, entries) = (self.store.clone(), key.clone(), entries.clone());
             // Formatting and dropping the error runs the store's code too, so both are in the caught future.
-            let fenced = self.fenced.clone();
+            let killed = self.killed.clone();
             let trying = async move {
-                if fenced.is_cancelled() {
+                if killed.is_cancelled() {
                     return Err("the session was killed".to_owned());
                 }
                 store.append(&key, &entries).await.map_err(|error| error.to_string())

@@ -18,59 +18,50 @@
 //! A CLI that reads is not slowed down: handlers begin again while nearly `outbound_bytes` of answers are unread. A CLI
 //! that does not read is ended after `Timeouts::stdin_stall`.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use tokio::sync::Notify;
 
+use crate::actor::base::level::Level;
+
 /// Counts the bytes in the outbound queue of one incarnation.
-#[derive(Debug)]
 pub(crate) struct OutboundBytes {
-    queued: AtomicUsize,
-    limit: usize,
-    /// Whether the application was told that the limit is reached.
-    told: AtomicBool,
+    queued: Level,
     /// Wakes one waiter at a time: woken together, all but the first would wait again.
     room: Notify,
 }
 
 impl OutboundBytes {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { queued: AtomicUsize::new(0), limit, told: AtomicBool::new(false), room: Notify::new() }
+        Self { queued: Level::new(limit), room: Notify::new() }
     }
 
     pub(crate) fn limit(&self) -> usize {
-        self.limit
+        self.queued.limit
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.queued.load(Ordering::Relaxed)
+        self.queued.count()
     }
 
     /// Whether the limit is reached, so that nothing new may begin.
     pub(crate) fn is_full(&self) -> bool {
-        self.queued() >= self.limit
+        self.queued() >= self.limit()
     }
 
     pub(super) fn add(&self, bytes: usize) {
-        self.queued.fetch_add(bytes, Ordering::Relaxed);
+        self.queued.add(bytes);
     }
 
     /// Takes bytes off the count that were written, or never will be.
     pub(super) fn remove(&self, bytes: usize) {
-        // Ordered with the second look in `room`: either `room` sees this count, or this wakes it.
-        let before = self.queued.fetch_sub(bytes, Ordering::SeqCst);
-        let left = before - bytes;
-        if before >= self.limit && left < self.limit {
+        let before = self.queued.remove(bytes);
+        if before >= self.limit() && before - bytes < self.limit() {
             self.room.notify_one();
-        }
-        if left <= self.limit / 2 && self.told.load(Ordering::Relaxed) {
-            self.told.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Whether a refusal is the first one since half of the limit was free, and so worth an event.
+    /// Whether a refusal is worth an event.
     pub(crate) fn is_news(&self) -> bool {
-        !self.told.swap(true, Ordering::Relaxed)
+        self.queued.is_news()
     }
 
     /// Waits until there is room, and wakes the next waiter to look too.
@@ -81,7 +72,7 @@ impl OutboundBytes {
         loop {
             let mut freed = std::pin::pin!(self.room.notified());
             freed.as_mut().enable();
-            if self.queued.load(Ordering::SeqCst) < self.limit {
+            if self.queued.recount() < self.limit() {
                 break;
             }
             freed.await;
@@ -91,7 +82,7 @@ impl OutboundBytes {
 
     /// Error text for a refused request.
     pub(crate) fn refusal(&self) -> String {
-        format!("at capacity: {} bytes or more wait for the CLI to read them", self.limit)
+        format!("at capacity: {} bytes or more wait for the CLI to read them", self.limit())
     }
 }
 

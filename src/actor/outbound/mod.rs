@@ -26,7 +26,7 @@ use crate::options::Limits;
 use crate::wire::line::into_line;
 
 /// The sending end. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Outbound {
     queue: mpsc::UnboundedSender<OutboundItem>,
     /// Permits for notifications.
@@ -34,7 +34,6 @@ pub(crate) struct Outbound {
     state: Arc<OutboundState>,
 }
 
-#[derive(Debug)]
 struct OutboundState {
     epoch: u64,
     /// Lines in the queue.
@@ -61,7 +60,6 @@ const PROMPT_WRITTEN: u8 = 1;
 const PROMPT_BEGUN: u8 = 2;
 
 /// The receiving end, for the writer.
-#[derive(Debug)]
 pub(crate) struct OutboundReceiver {
     queue: mpsc::UnboundedReceiver<OutboundItem>,
     state: Arc<OutboundState>,
@@ -76,7 +74,6 @@ impl OutboundReceiver {
     }
 }
 
-#[derive(Debug)]
 enum OutboundItem {
     Line {
         bytes: Vec<u8>,

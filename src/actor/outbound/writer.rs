@@ -1,14 +1,10 @@
 //! Writes the queued lines to the CLI's stdin, whole: the task is cancelled only together with its incarnation.
 
-use std::future::poll_fn;
-use std::io::IoSlice;
-use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::{OutboundItem, OutboundReceiver};
 use crate::actor::base::task::step_back;
@@ -86,7 +82,8 @@ pub(crate) async fn write_lines(
                         bytes.extend_from_slice(line);
                         copied += line.capacity();
                     } else {
-                        write_all(&mut writer, &bytes, line, stall).await?;
+                        write_all(&mut writer, &bytes, stall).await?;
+                        write_all(&mut writer, line, stall).await?;
                         bytes.clear();
                         // Freed now and not with the batch: a batch of large lines takes long, and others wait for
                         // room.
@@ -98,8 +95,8 @@ pub(crate) async fn write_lines(
                 OutboundItem::Close => closing = true,
             }
         }
-        write_all(&mut writer, &bytes, &[], stall).await?;
-        in_time(stall, writer.flush()).await.map_err(|_| stalled(stall))??;
+        write_all(&mut writer, &bytes, stall).await?;
+        timeout(stall, writer.flush()).await.map_err(|_| stalled(stall))??;
         // Drops the permits of notifications, which are written now.
         items.clear();
         receiver.state.queued.fetch_sub(lines, Ordering::Relaxed);
@@ -113,47 +110,23 @@ pub(crate) async fn write_lines(
         }
     }
     // A pipe of a process closes when the return drops `writer`.
-    Ok(tokio::time::timeout(stall, writer.shutdown()).await.map_err(|_| stalled(stall))??)
+    Ok(timeout(stall, writer.shutdown()).await.map_err(|_| stalled(stall))??)
 }
 
-/// Writes `first` and then `second`.
 async fn write_all(
     writer: &mut (impl AsyncWrite + Unpin),
-    mut first: &[u8],
-    mut second: &[u8],
+    mut bytes: &[u8],
     stall: Duration,
 ) -> Result<(), WriteError> {
-    while !first.is_empty() || !second.is_empty() {
-        let writing = async {
-            match (first, second) {
-                (first, []) => writer.write(first).await,
-                ([], second) => writer.write(second).await,
-                (first, second) => writer.write_vectored(&[IoSlice::new(first), IoSlice::new(second)]).await,
-            }
-        };
+    while !bytes.is_empty() {
         // `stall` limits the wait for progress, not the whole write: a slow reader is not a dead one.
-        let written = in_time(stall, writing).await.map_err(|_| stalled(stall))??;
+        let written = timeout(stall, writer.write(bytes)).await.map_err(|_| stalled(stall))??;
         if written == 0 {
             return Err(WriteError::Broken("it takes no more bytes".into()));
         }
-        let of_first = written.min(first.len());
-        first = &first[of_first..];
-        second = &second[written - of_first..];
+        bytes = &bytes[written..];
     }
     Ok(())
-}
-
-/// A timeout that starts no timer if the future is ready at once, as it is nearly always.
-async fn in_time<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
-    let mut future = pin!(future);
-    let at_once = poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => Poll::Ready(None),
-    });
-    match at_once.await {
-        Some(done) => Ok(done),
-        None => tokio::time::timeout(limit, future).await,
-    }
 }
 
 fn stalled(stall: Duration) -> WriteError {

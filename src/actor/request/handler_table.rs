@@ -18,7 +18,7 @@ use crate::wire::rpc::RpcError;
 pub(crate) type HandlerId = u64;
 
 /// Entry of a handler in the table of its actor.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RunningHandler<L> {
     pub(crate) pending: Arc<PendingRequest>,
     /// Kept for the actor.
@@ -29,10 +29,8 @@ pub(crate) struct RunningHandler<L> {
 }
 
 /// The running handlers. Nothing may panic under this lock, and no code of the application runs under it.
-#[derive(Debug)]
 pub(crate) struct HandlerTable<L>(Mutex<HandlerEntries<L>>);
 
-#[derive(Debug)]
 struct HandlerEntries<L> {
     handlers: HashMap<HandlerId, RunningHandler<L>, RandomState>,
     deadlines: Deadlines<HandlerId>,
@@ -123,7 +121,7 @@ impl<L: Clone> HandlerTable<L> {
         lock(&self.0).deadlines.arm(wake);
     }
 
-    /// The handlers whose limit has passed; each is returned once. They still run: the caller answers their requests
+    /// The handlers whose limit has passed before they answered; each is returned once. They still run: the caller answers their requests
     /// and cancels their tokens.
     pub(crate) fn expired(&self, now: Instant) -> Vec<RunningHandler<L>> {
         let mut running = lock(&self.0);
@@ -131,7 +129,7 @@ impl<L: Clone> HandlerTable<L> {
         let expired = deadlines.expired(now).into_iter().filter_map(|id| {
             let handler = handlers.get_mut(&id)?;
             handler.deadline = None;
-            Some(handler.clone())
+            handler.pending.is_open().then(|| handler.clone())
         });
         expired.collect()
     }

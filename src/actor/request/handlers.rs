@@ -51,14 +51,9 @@ struct HandlerEnds<L, E> {
     report: Box<dyn Fn(HandlerEnd<E>) + Send + Sync>,
 }
 
-/// Report of a handler's task to its actor, which removes the handler from the table.
-#[derive(Debug)]
-pub(crate) enum HandlerEnd<E> {
-    /// The handler ended with something to report.
-    Reported(HandlerId, E),
-    /// The handler did not end in its grace time, or its task was dropped.
-    Aborted(HandlerId),
-}
+/// Report of a handler's task to its actor, which removes the handler from the table. Without an `E`, the handler did not
+/// end in its grace time, or its task was dropped.
+pub(crate) type HandlerEnd<E> = (HandlerId, Option<E>);
 
 /// Removes a finished handler from the table, and reports any other end. Dropped early, it reports that the handler was
 /// aborted.
@@ -67,27 +62,36 @@ struct EndGuard<L, E> {
     pending: Arc<PendingRequest>,
     ends: Arc<HandlerEnds<L, E>>,
     is_over: bool,
+    /// The gate counts the handler as beginning.
+    is_beginning: bool,
 }
 
 impl<L, E> EndGuard<L, E> {
+    fn has_begun(&mut self) {
+        if std::mem::take(&mut self.is_beginning) {
+            self.pending.gate().has_begun();
+        }
+    }
+
     /// `None` if the handler did not end in its grace time.
     fn ended(mut self, ended: Option<Option<E>>) {
         self.is_over = true;
         // The registered waker would keep the memory of the task.
         self.pending.cancel.forget_task();
         match ended {
-            Some(Some(report)) => (self.ends.report)(HandlerEnd::Reported(self.id, report)),
+            Some(Some(report)) => (self.ends.report)((self.id, Some(report))),
             Some(None) => drop(self.ends.table.remove(self.id)),
-            None => (self.ends.report)(HandlerEnd::Aborted(self.id)),
+            None => (self.ends.report)((self.id, None)),
         }
     }
 }
 
 impl<L, E> Drop for EndGuard<L, E> {
     fn drop(&mut self) {
+        self.has_begun();
         if !self.is_over {
             self.pending.cancel.forget_task();
-            (self.ends.report)(HandlerEnd::Aborted(self.id));
+            (self.ends.report)((self.id, None));
         }
     }
 }
@@ -101,8 +105,6 @@ struct HandlerTask<H, L, E> {
     /// `None` once the handler has ended: dropped before its end is reported.
     handler: Option<H>,
     stage: HandlerStage,
-    /// The gate counts the handler as beginning.
-    is_beginning: bool,
     grace: Duration,
     /// The pace of the handler's tool, if it has one.
     pace: Option<Pace>,
@@ -150,39 +152,27 @@ impl HandlerStage {
 
 impl<H: Unpin, L, E> Unpin for HandlerTask<H, L, E> {}
 
-impl<H, L, E> Drop for HandlerTask<H, L, E> {
-    fn drop(&mut self) {
-        if self.is_beginning
-            && let Some(guard) = &self.guard
-        {
-            guard.pending.gate().has_begun();
-        }
-    }
-}
-
 impl<H: Future<Output = Option<E>> + Unpin, L, E> Future for HandlerTask<H, L, E> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let Some(guard) = &this.guard else { return Poll::Ready(()) };
-        let cancel = &guard.pending.cancel;
+        let Some(guard) = &mut this.guard else { return Poll::Ready(()) };
         let first = matches!(this.stage, HandlerStage::Spawned);
         this.stage.begin(&guard.pending, cx);
         let waits = matches!(this.stage, HandlerStage::WaitsForRoom(_));
-        let is_polled = first && !waits && !cancel.is_aborted();
+        let is_polled = first && !waits && !guard.pending.cancel.is_aborted();
         let began = this.pace.as_ref().filter(|_| is_polled).map(|_| std::time::Instant::now());
         let polled = match &mut this.handler {
-            Some(_) if waits && !cancel.is_aborted() => Poll::Pending,
-            Some(handler) if !cancel.is_aborted() => Pin::new(handler).poll(cx).map(Some),
+            Some(_) if waits && !guard.pending.cancel.is_aborted() => Poll::Pending,
+            Some(handler) if !guard.pending.cancel.is_aborted() => Pin::new(handler).poll(cx).map(Some),
             _ => Poll::Ready(None),
         };
-        if std::mem::take(&mut this.is_beginning) {
-            guard.pending.gate().has_begun();
-        }
+        guard.has_begun();
         if let (Some(pace), Some(began)) = (&this.pace, began) {
             pace.note(polled.is_ready(), began.elapsed());
         }
+        let cancel = &guard.pending.cancel;
         let ended = match polled {
             Poll::Ready(ended) => ended,
             Poll::Pending if !cancel.poll_cancelled(cx) => return Poll::Pending,
@@ -231,14 +221,19 @@ impl<L: Send + 'static, E: Send + 'static> HandlerTasks<L, E> {
     ) {
         let id = self.next;
         self.next += 1;
-        pending.dispatched();
         pending.gate().begins();
-        let guard = EndGuard { id, pending: pending.clone(), ends: self.ends.clone(), is_over: false };
+        let guard = EndGuard {
+            id,
+            pending: pending.clone(),
+            ends: self.ends.clone(),
+            is_over: false,
+            is_beginning: true,
+        };
         let deadline = limit.map(|limit| after(pending.received, limit));
         self.ends.table.insert(id, RunningHandler { pending, label, limit, deadline });
         let is_quick = pace.as_ref().is_some_and(Pace::is_quick);
         let (handler, stage, guard) = (Some(handler), HandlerStage::Spawned, Some(guard));
-        let task = HandlerTask { handler, stage, is_beginning: true, grace: self.grace, pace, guard };
+        let task = HandlerTask { handler, stage, grace: self.grace, pace, guard };
         if is_quick {
             self.quick.push(Box::pin(task));
             if self.quick.len() >= MOST {
@@ -267,6 +262,11 @@ impl<L: Send + 'static, E: Send + 'static> HandlerTasks<L, E> {
         // Not kept: a `JoinHandle` would hold the memory of a task that has ended. `abort_all` ends the tasks by their
         // tokens.
         drop(self.tasks.spawn(task));
+    }
+
+    /// Removes a handler whose end was reported.
+    pub(crate) fn ended(&self, (id, report): HandlerEnd<E>) -> Option<(RunningHandler<L>, Option<E>)> {
+        Some((self.ends.table.remove(id)?, report))
     }
 
     pub(crate) fn table(&self) -> &HandlerTable<L> {

@@ -11,7 +11,6 @@
 
 use std::borrow::Borrow;
 use std::collections::{HashSet, VecDeque};
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
@@ -155,12 +154,6 @@ impl Ledger {
             ended
         };
         ended.into_iter().for_each(|ById(pending)| pending.orphan());
-    }
-}
-
-impl fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ledger")
     }
 }
 

@@ -1,9 +1,7 @@
 //! A request of the CLI, from its arrival to its answer.
 //!
 //! ```text
-//!   Received ── a handler's task starts ──► Dispatched
-//!      │                                        │
-//!      └────────────────┬───────────────────────┘
+//!                     Open
 //!                       │ settle: the first outcome wins; later ones count as `late_answers` and write nothing
 //!      ┌────────────────┼──────────────┬───────────────────┐
 //!      ▼                ▼              ▼                   ▼
@@ -16,7 +14,6 @@
 //!
 //! - [`pending`]: the request and the ways to answer it
 //! - [`answer`]: the duty to answer, which answers with an error when it is dropped
-//! - [`life`]: the drawing above, as one atomic number
 //! - [`ledger`]: all open requests of the session, by id
 //! - [`handlers`]: the tasks that work at the requests of one actor, and their [table](handler_table)
 //! - [`waiting`]: requests that wait for what serves them
@@ -25,7 +22,6 @@ pub(crate) mod answer;
 pub(crate) mod handler_table;
 pub(crate) mod handlers;
 pub(crate) mod ledger;
-pub(crate) mod life;
 pub(crate) mod pending;
 mod ready;
 pub(crate) mod waiting;

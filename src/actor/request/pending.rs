@@ -1,13 +1,12 @@
 //! A request of the CLI and the ways to answer it. The answer goes to the outbound queue of the incarnation that asked,
 //! and can go to no other.
 
-use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::life::{RequestLife, RequestStage, Settled};
 use crate::actor::base::gate::Gate;
 use crate::actor::outbound::{IncarnationEnded, Outbound};
 use crate::lock::lock;
@@ -73,15 +72,25 @@ impl RequestKind {
     }
 }
 
-/// The limit that was reached when a request arrived.
+/// The way a request was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    /// `limits.calls_in_flight`.
-    Session,
-    /// `limits.calls_per_server`.
-    Server,
-    /// `limits.outbound_bytes`.
-    Outbound,
+pub(crate) enum Settled {
+    Answered,
+    Cancelled,
+    Refused,
+    Orphaned,
+}
+
+impl Settled {
+    /// Value of the span's field `outcome`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Settled::Answered => "answered",
+            Settled::Cancelled => "cancelled",
+            Settled::Refused => "refused",
+            Settled::Orphaned => "orphaned",
+        }
+    }
 }
 
 /// A request of the CLI, and everything that is needed to answer it.
@@ -96,29 +105,23 @@ pub(crate) struct PendingRequest {
     span: Mutex<tracing::Span>,
     /// Whether there is a span. Without a subscriber the mutex is never locked.
     traced: bool,
-    life: RequestLife,
+    /// Swapped to false when the request is settled: the first outcome wins.
+    open: AtomicBool,
     origin: Arc<RequestOrigin>,
     /// Counts the requests in flight of the tool server that is asked.
     server_gate: Option<Arc<Gate>>,
 }
 
 impl PendingRequest {
-    /// Returns also the limit that is reached.
-    pub(super) fn open(
+    /// Opens a request: counts it, and enters its gates.
+    pub(crate) fn open(
         origin: &Arc<RequestOrigin>,
         ids: RequestIds,
         kind: RequestKind,
         server_gate: Option<Arc<Gate>>,
         span: tracing::Span,
-    ) -> (Self, Option<Full>) {
+    ) -> Self {
         origin.counting.requests.one();
-        let full = if origin.gate.is_full() {
-            Some(Full::Session)
-        } else if server_gate.as_ref().is_some_and(|gate| gate.is_full()) {
-            Some(Full::Server)
-        } else {
-            origin.outbound.bytes().is_full().then_some(Full::Outbound)
-        };
         let pending = Self {
             ids,
             kind,
@@ -126,12 +129,12 @@ impl PendingRequest {
             cancel: Cancel::default(),
             traced: !span.is_none(),
             span: Mutex::new(span),
-            life: RequestLife::default(),
+            open: AtomicBool::new(true),
             origin: origin.clone(),
             server_gate,
         };
         pending.gates().for_each(Gate::enter);
-        (pending, full)
+        pending
     }
 
     pub(crate) fn ids(&self) -> &RequestIds {
@@ -151,7 +154,7 @@ impl PendingRequest {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.life.is_open()
+        self.open.load(Ordering::Acquire)
     }
 
     /// The span of the request; none once the request is settled.
@@ -164,17 +167,9 @@ impl PendingRequest {
         &self.origin.gate
     }
 
-    fn gates(&self) -> impl Iterator<Item = &Gate> {
+    /// The gates that count the request: of the session, and of its tool server.
+    pub(crate) fn gates(&self) -> impl Iterator<Item = &Gate> {
         [Some(self.gate()), self.server_gate.as_deref()].into_iter().flatten()
-    }
-
-    /// The gate with this limit; `None` for the outbound queue.
-    pub(crate) fn full_gate(&self, full: Full) -> Option<&Gate> {
-        match full {
-            Full::Session => Some(self.gate()),
-            Full::Server => self.server_gate.as_deref(),
-            Full::Outbound => None,
-        }
     }
 
     /// Waits until the answer may be queued for the CLI's stdin; `None` if it may be queued now.
@@ -184,15 +179,6 @@ impl PendingRequest {
             let outbound = outbound.clone();
             async move { outbound.bytes().room().await }
         })
-    }
-
-    /// A handler starts to work at the request.
-    pub(super) fn dispatched(&self) {
-        self.life.dispatch();
-    }
-
-    pub(crate) fn is_dispatched(&self) -> bool {
-        self.life.stage() == RequestStage::Dispatched
     }
 
     /// Answers a tool call with a result: that of its handler, or one that says that the handler took too long.
@@ -270,7 +256,7 @@ impl PendingRequest {
 
     fn settle(&self, how: Settled) -> bool {
         let counting = &self.origin.counting;
-        if !self.life.settle(how) {
+        if !self.open.swap(false, Ordering::AcqRel) {
             counting.late_answers.one();
             return false;
         }
@@ -332,14 +318,5 @@ impl PendingRequest {
                 "answered an incarnation that has ended"
             );
         }
-    }
-}
-
-impl fmt::Debug for PendingRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingRequest")
-            .field("request_id", &self.request_id())
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
     }
 }

@@ -13,8 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Answer;
 use super::handlers::{HandlerEnd, HandlerTasks};
 use super::ledger::Ledger;
-use super::life::Settled;
-use super::pending::{RequestKind, RequestOrigin};
+use super::pending::{PendingRequest, RequestKind, RequestOrigin, Settled};
 use super::waiting::WaitingRequests;
 use crate::actor::base::gate::Gate;
 use crate::actor::outbound::writer::write_lines;
@@ -42,7 +41,7 @@ impl Asking {
             RequestKind::Mcp => RequestIds::rpc(request_id, Some("18446744073709551615")),
             _ => RequestIds::control(request_id),
         };
-        Answer::open(&self.origin, ids, kind, None, tracing::info_span!("test")).0
+        Answer::new(PendingRequest::open(&self.origin, ids, kind, None, tracing::info_span!("test")))
     }
 
     /// All lines that were written.
@@ -63,7 +62,7 @@ async fn the_first_outcome_is_written_and_later_ones_are_counted() {
     let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
     let answer = cli.asks(RequestKind::Mcp, "a");
     let pending = answer.pending().clone();
-    answer.hand_over().mcp_value("first");
+    answer.pending().mcp_value("first");
     pending.mcp_value("second");
     assert!(!pending.cancel());
     pending.refuse(&RpcError::internal("late"));
@@ -74,6 +73,32 @@ async fn the_first_outcome_is_written_and_later_ones_are_counted() {
     assert_eq!(written.len(), 1);
     let expected = serde_json::json!({"jsonrpc": "2.0", "id": 18446744073709551615_u64, "result": "first"});
     assert_eq!(written[0]["response"]["response"]["mcp_response"], expected);
+}
+
+proptest::proptest! {
+    #[test]
+    fn one_of_many_concurrent_outcomes_wins(threads in 2usize..6) {
+        let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
+        let answer = cli.asks(RequestKind::Hook, "a");
+        let pending = answer.pending();
+        std::thread::scope(|scope| {
+            for n in 0..threads {
+                scope.spawn(move || match n % 4 {
+                    0 => pending.success(1),
+                    1 => drop(pending.cancel()),
+                    2 => pending.refuse(&RpcError::internal("no")),
+                    _ => pending.orphan(),
+                });
+            }
+        });
+        let counting = &cli.origin.counting;
+        let outcomes = [&counting.answered, &counting.cancelled, &counting.refused, &counting.orphaned];
+        let outcomes: Vec<_> = outcomes.iter().map(|outcome| outcome.get()).collect();
+        proptest::prop_assert_eq!(outcomes.iter().sum::<u64>(), 1);
+        proptest::prop_assert_eq!(counting.late_answers.get(), threads as u64 - 1);
+        proptest::prop_assert_eq!(cli.origin.gate.in_flight(), 0);
+        proptest::prop_assert_eq!(cli.origin.outbound.queued() as u64, 1 - outcomes[3]);
+    }
 }
 
 #[tokio::test]
@@ -92,8 +117,8 @@ async fn a_withdrawn_request_is_not_answered() {
     let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
     let answer = cli.asks(RequestKind::Hook, "a");
     answer.pending().orphan();
-    answer.hand_over().success(1);
-    cli.asks(RequestKind::Hook, "b").without_answer();
+    answer.pending().success(1);
+    cli.asks(RequestKind::Hook, "b").pending().orphan();
     assert_eq!((cli.origin.counting.orphaned.get(), cli.origin.counting.late_answers.get()), (2, 1));
     assert!(cli.written().await.is_empty());
 }
@@ -101,8 +126,8 @@ async fn a_withdrawn_request_is_not_answered() {
 #[tokio::test]
 async fn a_request_that_times_out_counts_as_cancelled_in_either_shape() {
     let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
-    cli.asks(RequestKind::Hook, "a").hand_over().timed_out(1);
-    cli.asks(RequestKind::Hook, "b").hand_over().fail(Settled::Cancelled, &RpcError::internal("late"));
+    cli.asks(RequestKind::Hook, "a").pending().timed_out(1);
+    cli.asks(RequestKind::Hook, "b").pending().fail(Settled::Cancelled, &RpcError::internal("late"));
     let counting = &cli.origin.counting;
     assert_eq!((counting.cancelled.get(), counting.refused.get()), (2, 0));
     let subtypes: Vec<_> =
@@ -165,7 +190,7 @@ fn start_quick(
     (0..Pace::STREAK).for_each(|_| pace.note(true, Duration::ZERO));
     let handler = Box::pin(async move {
         handler.await;
-        answer.hand_over().success(1);
+        answer.pending().success(1);
         None
     });
     handlers.start(pending, (), None, Some(pace), handler);
@@ -186,7 +211,7 @@ async fn the_ends_of_quick_handlers_are_those_of_any_other() {
     start_quick(&mut handlers, cli.asks(RequestKind::Hook, "panics"), async { panic!("on purpose") });
     assert_eq!(handlers.table().running().len(), 3);
     handlers.flush();
-    let Some(HandlerEnd::Aborted(panicked)) = ends.recv().await else { panic!("it has ended") };
+    let Some((panicked, None)) = ends.recv().await else { panic!("it has ended") };
     assert_eq!(handlers.table().remove(panicked).unwrap().pending.request_id(), "panics");
     let left: Vec<_> = handlers.table().running();
     assert_eq!((left.len(), left[0].pending.request_id()), (1, "waits"), "who has answered leaves the table");
@@ -209,7 +234,7 @@ async fn the_drop_of_an_actor_ends_quick_handlers_that_have_not_run() {
     }
     drop(handlers);
     for _ in 0..3 {
-        assert!(matches!(ends.recv().await, Some(HandlerEnd::Aborted(_))));
+        assert!(matches!(ends.recv().await, Some((_, None))));
     }
     assert_eq!((cli.origin.gate.in_flight(), cli.origin.counting.refused.get()), (0, 3));
     assert!(!cli.origin.gate.is_beginning());

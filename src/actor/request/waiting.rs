@@ -10,7 +10,6 @@ use crate::actor::base::deadlines::{Deadlines, after};
 
 /// Requests that wait, oldest first, each with what it asks for. A request expires `limit` after its
 /// arrival.
-#[derive(Debug)]
 pub(crate) struct WaitingRequests<T> {
     list: VecDeque<(Answer, T)>,
     limit: Duration,
@@ -69,11 +68,6 @@ impl<T> WaitingRequests<T> {
     /// The requests, newest first.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = (&Answer, &T)> {
         self.list.iter().rev().map(|(answer, asked)| (answer, asked))
-    }
-
-    /// Number of requests that are not settled.
-    pub(crate) fn open(&self) -> usize {
-        self.list.iter().filter(|(answer, _)| answer.pending().is_open()).count()
     }
 
     pub(crate) fn len(&self) -> usize {

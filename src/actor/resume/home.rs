@@ -37,7 +37,6 @@ use crate::transport::private::{hand_to, private_dir_in, write_private};
 const NOT_COPIED: [&str; 2] = ["enabledPlugins", "extraKnownMarketplaces"];
 
 /// The configuration folder of a session that was loaded from a store. Dropping it removes the folder.
-#[derive(Debug)]
 pub(crate) struct ResumeHome(Option<TempDir>);
 
 impl ResumeHome {

@@ -6,10 +6,10 @@ use ractor::ActorRef;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::outbound_requests::not_ready;
 use crate::actor::context::Shared;
-use crate::actor::messages::router::{OutboundRequest, RouterMessage};
+use crate::actor::messages::router::{OutboundRequest, RouterMessage, not_ready};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Asks the CLI. Dropping the future withdraws the request.
@@ -17,9 +17,33 @@ pub(crate) async fn ask(shared: &Shared, body: Value, limit: Duration) -> Result
     ask_in(shared, body, limit, None).await
 }
 
-/// Asks the CLI; with an epoch, during the handshake of that incarnation: what the request sets is not noted as a new
-/// setting.
-pub(crate) async fn ask_in(
+/// Asks this incarnation and no other, also before it is ready; what the request sets is not noted as a new setting. When
+/// the router ends before the CLI has answered, asks through the next router.
+pub(crate) async fn ask_through(
+    shared: &Shared,
+    epoch: u64,
+    body: Value,
+    deadline: Instant,
+) -> Result<Box<RawValue>> {
+    let mut routers = shared.router.subscribe();
+    loop {
+        routers.mark_unchanged();
+        let left = deadline.saturating_duration_since(Instant::now());
+        match ask_in(shared, body.clone(), left, Some(epoch)).await {
+            Err(error)
+                if error.kind() == ErrorKind::NotReady
+                    && Instant::now() < deadline
+                    && shared.cli.outbound_of(epoch).is_some() =>
+            {
+                // Waits for the next router, or until the deadline.
+                tokio::time::timeout_at(deadline, routers.changed()).await.ok();
+            }
+            answer => return answer,
+        }
+    }
+}
+
+async fn ask_in(
     shared: &Shared,
     body: Value,
     limit: Duration,

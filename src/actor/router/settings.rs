@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 
 use crate::lock::lock;
+use crate::wire::envelope::ControlReply;
 
 /// The settings of a session that were made at run time.
 #[derive(Default)]
@@ -31,16 +32,27 @@ impl Settings {
         lock(&self.asked).push((request_id, setting));
     }
 
-    /// The CLI has answered. `None`: the request has set nothing.
-    pub(super) fn answered(&self, request_id: &str) -> Option<Value> {
-        let mut asked = lock(&self.asked);
-        let at = asked.iter().position(|(asked, _)| asked == request_id)?;
-        Some(asked.remove(at).1)
+    /// The request of a setting was not written.
+    pub(super) fn not_asked(&self, request_id: &str) {
+        lock(&self.asked).retain(|(asked, _)| asked != request_id);
     }
 
-    /// Notes that a request has set something.
-    pub(super) fn took(&self, setting: &Value) {
-        note(&mut lock(&self.made), setting);
+    /// Notes the setting that an answer confirms; false if the answer is to no setting.
+    pub(crate) fn answered(&self, reply: &ControlReply) -> bool {
+        let setting = {
+            let mut asked = lock(&self.asked);
+            let Some(at) = asked.iter().position(|(asked, _)| *asked == reply.request_id) else {
+                return false;
+            };
+            asked.remove(at).1
+        };
+        if let Ok(answer) = &reply.outcome {
+            let answer = serde_json::from_str(answer.get()).unwrap_or_default();
+            if took_effect(&setting, &answer).is_ok() {
+                note(&mut lock(&self.made), &as_taken(&setting, &answer));
+            }
+        }
+        true
     }
 
     /// A request was withdrawn. The CLI may still answer, and then the setting is in force. Of the withdrawn settings only the

@@ -16,7 +16,6 @@
 //! then too.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,7 +28,6 @@ use crate::lock::lock;
 use crate::wire::rpc::{Rpc, RpcError};
 
 /// A message to a tool server.
-#[derive(Debug)]
 pub(crate) enum McpMessage {
     /// A tool call read in one pass: its arguments. The [`RequestIds`](crate::wire::fast::request_ids::RequestIds) hold
     /// the rest. Only for servers with tools of their own.
@@ -180,18 +178,6 @@ impl ServerQueue {
         let error = RpcError::internal(text);
         let open = late.iter().filter(|answer| answer.pending().is_open());
         open.for_each(|answer| answer.pending().refuse(&error));
-    }
-
-    /// Number of requests that wait for the server's restart.
-    pub(crate) fn waiting_for_restart(&self) -> usize {
-        let queue = lock(&self.queue);
-        if matches!(queue.stage, QueueStage::Suspended) { queue.waiting.open() } else { 0 }
-    }
-}
-
-impl fmt::Debug for ServerQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerQueue").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use serde_json::{Map, Value, json};
 
@@ -15,28 +16,31 @@ use crate::actor::base::gate::Gate;
 use crate::error::{Error, Result};
 use crate::options::ExternalServer;
 use crate::options::check::check_server_name;
+use crate::tool::run::blocking::BlockingLane;
 use crate::tool::spec::ServerSpec;
 
 /// The MCP servers of a session that may come and go.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Roster {
     /// Servers in this process, in the order in which they were added.
-    inside: Vec<InsideServer>,
+    inside: Vec<Arc<InsideServer>>,
     /// External servers added at run time, which the CLI connects to itself.
     outside: BTreeMap<String, ExternalServer>,
 }
 
-/// A server in this process.
-#[derive(Clone, Debug)]
+/// A server in this process: what outlives its actors.
 pub(crate) struct InsideServer {
     pub(crate) spec: Arc<ServerSpec>,
     /// Bounds the requests in flight to the server.
     pub(crate) gate: Arc<Gate>,
     pub(crate) queue: Arc<ServerQueue>,
+    /// Number of states made or tried so far; counted by the actors.
+    pub(crate) generations: AtomicU32,
+    /// A handler that blocks its thread may outlive the actor.
+    pub(crate) blocking: Arc<BlockingLane>,
 }
 
 /// A change that a caller asks for.
-#[derive(Debug)]
 pub(crate) enum ServerChange {
     /// Adds a server, if the CLI accepts it.
     Add(Addition),
@@ -74,7 +78,6 @@ impl Addition {
 }
 
 /// The plan of a change.
-#[derive(Debug)]
 pub(crate) struct ChangePlan {
     /// The servers until the CLI has answered: old and new.
     pub(crate) meanwhile: Arc<Roster>,
@@ -101,12 +104,12 @@ impl Roster {
     }
 
     /// Servers in this process.
-    pub(crate) fn inside(&self) -> &[InsideServer] {
+    pub(crate) fn inside(&self) -> &[Arc<InsideServer>] {
         &self.inside
     }
 
     /// The server with this name.
-    pub(crate) fn server(&self, name: &str) -> Option<&InsideServer> {
+    pub(crate) fn server(&self, name: &str) -> Option<&Arc<InsideServer>> {
         self.inside.iter().find(|server| server.spec.name == name)
     }
 
@@ -127,8 +130,13 @@ impl Roster {
             Addition::Inside(spec) => {
                 let (name, limit) = (spec.name.clone(), options.limits.calls_per_server);
                 let queue = ServerQueue::new(name.clone(), limit, options.timeouts.server_restart);
-                let gate = Gate::new(Some(name), limit);
-                self.inside.push(InsideServer { spec, gate: Arc::new(gate), queue: Arc::new(queue) });
+                self.inside.push(Arc::new(InsideServer {
+                    spec,
+                    gate: Arc::new(Gate::new(Some(name), limit)),
+                    queue: Arc::new(queue),
+                    generations: AtomicU32::new(0),
+                    blocking: BlockingLane::new(options.limits.blocking_calls),
+                }));
             }
             Addition::Outside(name, server) => drop(self.outside.insert(name, server)),
         }
@@ -150,7 +158,7 @@ impl Roster {
     /// start, so it names each server with its settings.
     pub(crate) fn request(&self) -> Value {
         let mut servers = Map::new();
-        for InsideServer { spec, .. } in &self.inside {
+        for spec in self.inside.iter().map(|server| &server.spec) {
             let mut config = spec.settings();
             config.insert("type".into(), json!("sdk"));
             config.insert("name".into(), json!(spec.name));
@@ -342,7 +350,7 @@ mod tests {
         let before = roster(vec![inside("my.calc"), outside("web")]);
         let mut options = Options::default();
         options.mcp_servers.insert("launched".into(), ExternalServer::http("http://127.0.0.1:9/mcp"));
-        let refused = |change| before.plan(&change, &options).unwrap_err().to_string();
+        let refused = |change| before.plan(&change, &options).err().unwrap().to_string();
         for clash in [inside("my_calc"), outside("my_calc"), inside("web"), outside("launched")] {
             assert!(refused(ServerChange::Add(clash)).contains("two MCP servers"));
         }

@@ -32,6 +32,7 @@ use crate::actor::context::Shared;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::session::{ChangeOutcome, ChangeRequest, Internal};
 use crate::actor::router;
+use crate::actor::router::client::ask_through;
 use crate::actor::servers::roster::{ChangePlan, Roster};
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::McpSetServersResult;
@@ -96,11 +97,11 @@ impl SupervisorState {
         }
         self.servers.changes += 1;
         let number = self.servers.changes;
-        let (shared, myself) = (self.shared.clone(), self.myself.clone());
+        let (shared, epoch) = (self.shared.clone(), self.cli.epoch());
         let (planned, back) = (plan.clone(), before.clone());
         let asking = Task::spawn(async move {
-            let outcome = tell(&shared, &planned, &back).await;
-            Internal::Changed(ChangeOutcome { number, outcome }).tell(&myself);
+            let outcome = tell(&shared, epoch, &planned, &back).await;
+            shared.tell(Internal::Changed(ChangeOutcome { number, outcome }));
         });
         let step = ChangeStep::Asking(asking);
         self.servers.changing = Some(Changing { number, step, before, plan, reply, _turn: turn });
@@ -152,8 +153,8 @@ impl SupervisorState {
     fn leave(&mut self, name: String) {
         let Some(index) = self.servers.find(&name) else { return };
         let server = self.servers.children.remove(index);
-        server.queue.close();
-        let Some(actor) = server.actor else { return };
+        server.inside.queue.close();
+        let Some(actor) = server.actor.actor().cloned() else { return };
         // The end of an actor that has just ended is still to come.
         actor.cast(ServerMessage::Stop).ok();
         let timeouts = &self.shared.options().timeouts;
@@ -196,6 +197,7 @@ impl SupervisorState {
 /// CLI again; their names are returned.
 async fn tell(
     shared: &Shared,
+    epoch: u64,
     plan: &ChangePlan,
     before: &Roster,
 ) -> Result<(McpSetServersResult, Vec<String>)> {
@@ -206,7 +208,7 @@ async fn tell(
         Err(error) => {
             // A refusal changes nothing. Without an answer the CLI may have taken the change, or may still take it.
             if error.kind() != ErrorKind::Refused {
-                restore(shared, before).await;
+                restore(shared, epoch, before).await;
             }
             return Err(error);
         }
@@ -216,7 +218,7 @@ async fn tell(
     if failed.is_empty() {
         return Ok((result, failed));
     }
-    restore(shared, &plan.target.without(&failed)).await;
+    restore(shared, epoch, &plan.target.without(&failed)).await;
     let reason = result.reasons().find(|(name, _)| failed.contains(*name));
     if let (true, [_], Some((name, reason))) = (plan.alone, &*failed, reason) {
         let text = format!("the CLI could not connect to the MCP server '{name}': {reason}");
@@ -226,25 +228,11 @@ async fn tell(
     Ok((result, failed))
 }
 
-/// Sets the CLI's servers back to `roster`. When the router ends before the CLI has answered, asks through the next
-/// router.
-async fn restore(shared: &Shared, roster: &Roster) {
-    let limit = shared.options().timeouts.control_request;
-    let deadline = after(Instant::now(), limit);
-    let mut routers = shared.router.subscribe();
-    loop {
-        routers.mark_unchanged();
-        match router::ask(shared, roster.request(), limit).await {
-            Ok(_) => return,
-            Err(error) if error.kind() == ErrorKind::NotReady && Instant::now() < deadline => {
-                // Waits for the next router, or until the deadline.
-                tokio::time::timeout_at(deadline, routers.changed()).await.ok();
-            }
-            Err(error) => {
-                tracing::warn!(parent: &shared.span, %error, "the CLI's MCP servers could not be set back");
-                return;
-            }
-        }
+/// Sets the CLI's servers back to `roster`.
+async fn restore(shared: &Shared, epoch: u64, roster: &Roster) {
+    let deadline = after(Instant::now(), shared.options().timeouts.control_request);
+    if let Err(error) = ask_through(shared, epoch, roster.request(), deadline).await {
+        tracing::warn!(parent: &shared.span, %error, "the CLI's MCP servers could not be set back");
     }
 }
 

@@ -7,29 +7,24 @@ use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorRef, Message};
 use crate::actor::base::restart_window::RestartWindow;
 use crate::actor::base::task::Task;
 
-/// An actor that the supervisor keeps running.
-pub(super) enum ChildActor<M> {
-    /// Not started yet, ended, or waiting for its backoff.
-    Down,
-    /// Starts as soon as the child that it needs is up.
-    Waiting,
-    Up(ActorRef<M>),
-}
+/// An actor that the supervisor keeps running; `None` if it was not started yet, has ended, or waits for its backoff.
+pub(super) struct ChildActor<M>(Option<ActorRef<M>>);
 
 impl<M: Message> ChildActor<M> {
+    pub(super) fn down() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn up(actor: ActorRef<M>) -> Self {
+        Self(Some(actor))
+    }
+
     pub(super) fn actor(&self) -> Option<&ActorRef<M>> {
-        match self {
-            ChildActor::Up(actor) => Some(actor),
-            ChildActor::Down | ChildActor::Waiting => None,
-        }
+        self.0.as_ref()
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.actor().is_some()
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        matches!(self, ChildActor::Waiting)
+        self.0.is_some()
     }
 
     pub(super) fn cell(&self) -> Option<ActorCell> {
@@ -46,11 +41,7 @@ impl<M: Message> ChildActor<M> {
 
     /// Notes the end of the child if `id` is its actor.
     pub(super) fn ended(&mut self, id: ActorId) -> bool {
-        let ended = self.cell().is_some_and(|cell| cell.get_id() == id);
-        if ended {
-            *self = ChildActor::Down;
-        }
-        ended
+        self.0.take_if(|actor| actor.get_id() == id).is_some()
     }
 }
 
@@ -62,9 +53,9 @@ pub(super) struct ControlChild<M> {
     pub(super) timer: Option<Task>,
 }
 
-impl<M> ControlChild<M> {
+impl<M: Message> ControlChild<M> {
     pub(super) fn new(window: RestartWindow) -> Self {
-        Self { actor: ChildActor::Down, window, timer: None }
+        Self { actor: ChildActor::down(), window, timer: None }
     }
 }
 

@@ -5,62 +5,49 @@ use tokio::time::Instant;
 
 use super::child::{ChildActor, ChildEnd};
 use super::servers::ServerChild;
-use super::{Handled, SessionStage, SupervisorState};
+use super::{Handled, SessionStage, SupervisorState, later};
 use crate::actor::base::restart_window::Verdict;
 use crate::actor::callbacks::Callbacks;
-use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::messages::conversation::{CliEvent, ConversationMessage};
 use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::session::Internal;
+use crate::actor::messages::session::{ControlName, Internal};
 use crate::actor::router::ControlRouter;
 use crate::error::{Error, ErrorKind};
 use crate::report::Event;
 
-/// Names a child under `Restarts::control`.
-#[derive(Clone, Copy)]
-enum ControlName {
-    Router,
-    Callbacks,
-}
-
 impl SupervisorState {
-    pub(super) async fn start_callbacks(&mut self) -> Handled {
-        let callbacks = self.spawn(Callbacks, self.shared.clone()).await?;
-        self.shared.callbacks.set(Some(callbacks.clone()));
-        self.callbacks.actor = ChildActor::Up(callbacks);
+    pub(super) async fn start_control(&mut self, child: ControlName) -> Handled {
+        match child {
+            ControlName::Router => {
+                let router = self.spawn(ControlRouter, self.shared.clone()).await?;
+                self.shared.router.send_replace(Some(router.clone()));
+                self.router.actor = ChildActor::up(router);
+            }
+            ControlName::Callbacks => {
+                let callbacks = self.spawn(Callbacks, self.shared.clone()).await?;
+                self.shared.callbacks.set(Some(callbacks.clone()));
+                self.callbacks.actor = ChildActor::up(callbacks);
+            }
+        }
         Ok(())
     }
 
-    pub(super) async fn start_router(&mut self) -> Handled {
-        let router = self.spawn(ControlRouter, self.shared.clone()).await?;
-        self.shared.router.send_replace(Some(router.clone()));
-        self.router.actor = ChildActor::Up(router);
-        if self.cli.port.is_waiting() { self.start_port().await } else { Ok(()) }
-    }
-
-    pub(super) async fn restart_router(&mut self) -> Handled {
+    pub(super) async fn restart_control(&mut self, child: ControlName) -> Handled {
         if self.stopping() {
             return Ok(());
         }
         self.shared.counting.control_restarts.one();
-        self.start_router().await
-    }
-
-    pub(super) async fn restart_callbacks(&mut self) -> Handled {
-        if self.stopping() {
-            return Ok(());
-        }
-        self.shared.counting.control_restarts.one();
-        self.start_callbacks().await
+        self.start_control(child).await
     }
 
     /// Claims the conversation that the CLI has named. The session fails if another session holds the claim.
     pub(super) fn claim(&mut self) {
-        let (shared, myself) = (self.shared.clone(), self.myself.clone());
+        let shared = self.shared.clone();
         self.errand(async move {
             // Read when it is this errand's turn: the newest name counts, in whatever order the errands run.
             let newest = || shared.facts.borrow().session_id.clone();
             if let Err(error) = shared.claims.follow(newest).await {
-                Internal::Fatal(error).tell(&myself);
+                shared.tell(Internal::Fatal(error));
             }
         });
     }
@@ -79,7 +66,7 @@ impl SupervisorState {
             // The successor of a server that has just ended is started with the epoch.
             server.cast(ServerMessage::CliReady { epoch }).ok();
         }
-        self.conversation.tell(ConversationMessage::CliReady { epoch });
+        self.conversation.tell(ConversationMessage::Cli(CliEvent::Ready { epoch }));
         if !is_first {
             let session_id = self.shared.facts.borrow().session_id.clone();
             self.shared.emit(Event::CliRestarted { epoch, session_id });
@@ -90,7 +77,7 @@ impl SupervisorState {
 
     /// Answers the callers that wait for the start, if the start is over.
     pub(super) fn check_start(&mut self) {
-        let serves = |server: &ServerChild| server.served || !server.spec.significant;
+        let serves = |server: &ServerChild| server.served || !server.inside.spec.significant;
         let starts = matches!(self.stage, SessionStage::Ready) && self.servers.children.iter().all(serves);
         if starts || self.callers.has_started {
             self.callers.started();
@@ -117,8 +104,7 @@ impl SupervisorState {
         if self.has_left(id) {
             return self.check_step().await;
         }
-        let actor = |server: &ServerChild| server.actor.as_ref().map(|actor| actor.get_id());
-        match self.servers.children.iter().position(|server| actor(server) == Some(id)) {
+        match self.servers.children.iter_mut().position(|server| server.actor.ended(id)) {
             Some(index) => self.server_ended(index, &end).await,
             None => Ok(()),
         }
@@ -129,21 +115,17 @@ impl SupervisorState {
         if self.stopping() {
             return self.check_step().await;
         }
-        let (window, name, restart) = match child {
-            ControlName::Router => (&mut self.router.window, "router", Internal::RestartRouter),
-            ControlName::Callbacks => (&mut self.callbacks.window, "callbacks", Internal::RestartCallbacks),
+        let (window, timer, name) = match child {
+            ControlName::Router => (&mut self.router.window, &mut self.router.timer, "router"),
+            ControlName::Callbacks => (&mut self.callbacks.window, &mut self.callbacks.timer, "callbacks"),
         };
         match window.record(Instant::now()) {
             Verdict::After { delay, .. } => {
                 self.shared.emit(Event::ControlRestarted { child: name, cause: end.to_string() });
                 if delay.is_zero() {
-                    return Box::pin(self.internal(restart)).await;
+                    return self.restart_control(child).await;
                 }
-                let timer = Some(self.later(delay, restart));
-                match child {
-                    ControlName::Router => self.router.timer = timer,
-                    ControlName::Callbacks => self.callbacks.timer = timer,
-                }
+                *timer = Some(later(&self.shared, delay, Internal::RestartControl(child)));
                 Ok(())
             }
             Verdict::GiveUp => {

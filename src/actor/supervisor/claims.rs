@@ -10,7 +10,6 @@ use crate::lock::lock;
 use crate::sessions::{Claim, ConversationPlace, config_dir, is_session_id, lock_folders, variable};
 use crate::transport::{Conversations, Transport, opens};
 
-#[derive(Debug)]
 pub(crate) struct Claims {
     /// `None` if the session's conversation is not written to disk.
     place: Option<ConversationPlace>,

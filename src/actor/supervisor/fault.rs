@@ -29,7 +29,7 @@ impl SupervisorState {
 
     fn break_server(&self, name: &str, how: impl FnOnce(&ActorRef<ServerMessage>)) {
         match self.servers.find(name) {
-            Some(index) => drop(self.servers.children[index].actor.as_ref().map(how)),
+            Some(index) => drop(self.servers.children[index].actor.actor().map(how)),
             None => tracing::warn!(name, "there is no such server to break"),
         }
     }

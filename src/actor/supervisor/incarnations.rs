@@ -12,17 +12,19 @@
 //!
 //! A session with the option `conversation` begins at `SameId` if its conversation was found, else at `Begin`.
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::child::{ChildActor, ChildEnd};
-use super::{Handled, SessionStage, SupervisorState};
+use super::{Handled, SessionStage, SupervisorState, later};
 use crate::actor::base::restart_window::{RestartWindow, Verdict};
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
-use crate::actor::incarnation::initialize::Channels;
-use crate::actor::incarnation::port::{CliPort, PortArguments};
-use crate::actor::messages::conversation::ConversationMessage;
+use crate::actor::incarnation::initialize::first_channel;
+use crate::actor::incarnation::port::CliPort;
+use crate::actor::incarnation::run::{ExitSignal, IncarnationTask};
+use crate::actor::incarnation::stderr::StderrTail;
+use crate::actor::messages::conversation::{CliEvent, ConversationMessage};
 use crate::actor::messages::port::{PortEnd, PortMessage};
 use crate::actor::messages::router::RouterMessage;
 use crate::actor::messages::session::Internal;
@@ -78,12 +80,14 @@ impl ResumeStep {
 pub(super) struct Incarnations {
     /// The actor of the incarnation that runs.
     pub(super) port: ChildActor<PortMessage>,
+    /// Commands the incarnation to end.
+    command: watch::Sender<Option<ExitSignal>>,
     /// Gets the end of the incarnation before its actor stops.
     end: Option<oneshot::Receiver<PortEnd>>,
     /// The epoch of the newest incarnation; 0 before the first.
     epoch: u64,
-    /// The channels of the next incarnation.
-    channels: Channels,
+    /// The channel of the next incarnation for options that may be secret.
+    private: Channel,
     /// The conversation that the next incarnation opens.
     resume: ResumeStep,
     /// The first refusal to open the conversation since an incarnation was ready.
@@ -96,10 +100,11 @@ pub(super) struct Incarnations {
 impl Incarnations {
     pub(super) fn new(shared: &Shared, window: RestartWindow) -> Self {
         Self {
-            port: ChildActor::Down,
+            port: ChildActor::down(),
+            command: watch::channel(None).0,
             end: None,
             epoch: 0,
-            channels: Channels::first(shared.options()),
+            private: first_channel(shared.options()),
             resume: ResumeStep::first(shared),
             refused: None,
             window,
@@ -114,6 +119,11 @@ impl Incarnations {
     /// True if the incarnation of this epoch runs.
     pub(super) fn runs(&self, epoch: u64) -> bool {
         epoch == self.epoch && self.port.is_up()
+    }
+
+    /// Has the incarnation end.
+    pub(super) fn command(&self, signal: ExitSignal) {
+        self.command.send_replace(Some(signal));
     }
 
     /// An incarnation is ready: it has opened the conversation, as the next one will.
@@ -162,26 +172,24 @@ impl Incarnations {
 }
 
 impl SupervisorState {
-    /// Starts the next incarnation, or leaves it waiting for the router.
+    /// Starts the next incarnation. Without a router, it waits in its handshake for the next one.
     pub(super) async fn start_port(&mut self) -> Handled {
-        if !self.router.actor.is_up() || !self.conversation.is_up() {
-            // A router comes back. Without a conversation the session fails.
-            self.cli.port = ChildActor::Waiting;
-            return Ok(());
-        }
         self.cli.epoch += 1;
         let (ended, end) = oneshot::channel();
         self.cli.end = Some(end);
         let known = self.shared.facts.borrow().session_id.clone();
-        let arguments = PortArguments {
+        let (command, commands) = watch::channel(None);
+        self.cli.command = command;
+        let incarnation = IncarnationTask {
             shared: self.shared.clone(),
-            session: self.myself.clone(),
             epoch: self.cli.epoch,
             resume: self.cli.next_resume(known),
-            channels: self.cli.channels,
+            private: self.cli.private,
+            commands,
             ended,
+            stderr: StderrTail::default(),
         };
-        self.cli.port = ChildActor::Up(self.spawn(CliPort, arguments).await?);
+        self.cli.port = ChildActor::up(self.spawn(CliPort, incarnation).await?);
         Ok(())
     }
 
@@ -252,11 +260,9 @@ impl SupervisorState {
             return self.check_step().await;
         }
         let Some(cause) = cause else {
-            if let PortEnd::Reregister(channels) = end {
-                self.cli.channels = channels;
-                let servers = channels.servers == Channel::Arguments;
-                let private = channels.private == Channel::Arguments;
-                self.shared.emit(Event::CliReregistered { epoch: self.cli.epoch, servers, private });
+            if matches!(end, PortEnd::Reregister) {
+                self.cli.private = Channel::Arguments;
+                self.shared.emit(Event::CliReregistered { epoch: self.cli.epoch });
             }
             return self.start_port().await;
         };
@@ -284,7 +290,7 @@ impl SupervisorState {
                 self.stage = SessionStage::Recovering;
                 self.shared.counting.cli_restarts.one();
                 self.shared.emit(Event::CliRestarting { epoch: self.cli.epoch + 1, attempt, delay });
-                self.cli.timer = Some(self.later(delay, Internal::RestartCli));
+                self.cli.timer = Some(later(&self.shared, delay, Internal::RestartCli));
                 Ok(())
             }
             Verdict::GiveUp => self.fail(self.died_too_often(&cause)).await,
@@ -305,7 +311,8 @@ impl SupervisorState {
                 None => mirror.flush(|| {}),
             }
         }
-        self.conversation.tell(ConversationMessage::CliEnded { epoch, cause: cause.cloned() });
+        let event = CliEvent::Ended { epoch, cause: cause.cloned() };
+        self.conversation.tell(ConversationMessage::Cli(event));
         self.change_ends_with_cli();
     }
 
@@ -335,7 +342,7 @@ impl PortEnd {
     fn cause(&self) -> Option<&ExitCause> {
         match self {
             PortEnd::Died(cause) | PortEnd::AfterErrorResult(cause) => Some(cause),
-            PortEnd::Asked | PortEnd::Reregister(_) => None,
+            PortEnd::Asked | PortEnd::Reregister => None,
         }
     }
 }

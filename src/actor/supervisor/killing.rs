@@ -128,9 +128,6 @@ impl Shared {
     pub(crate) fn kill(&self) {
         self.ending.refuse_prompts();
         self.ending.killed.cancel();
-        if let Some(mirror) = self.mirror() {
-            mirror.fence();
-        }
         if let Some(outbound) = self.cli.outbound() {
             outbound.end();
         }

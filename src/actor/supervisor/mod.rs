@@ -53,19 +53,20 @@ use super::base::reply::respond;
 use super::base::restart_window::RestartWindow;
 use super::base::task::Task;
 use super::context::Shared;
-use super::conversation::{Conversation, ConversationArguments};
+use super::conversation::Conversation;
+use super::incarnation::run::ExitSignal;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
-use super::messages::port::PortMessage;
 use super::messages::router::RouterMessage;
-use super::messages::session::{Internal, SessionMessage};
+use super::messages::session::{ControlName, Internal, SessionMessage};
+use super::resume::ResumeHome;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::options::Restart;
 use child::{ChildActor, ChildEnd, ControlChild};
 use incarnations::Incarnations;
 use servers::Servers;
-use stopping::{Mirroring, StopStep};
+use stopping::StopStep;
 
 pub(crate) struct SessionSupervisor;
 
@@ -83,7 +84,12 @@ pub(crate) struct SupervisorState {
     callbacks: ControlChild<CallbacksMessage>,
     cli: Incarnations,
     servers: Servers,
-    mirroring: Mirroring,
+    /// Mirrors what the CLI writes to the session's store.
+    mirror: Option<Task>,
+    /// The configuration folder of a session that was loaded from a store.
+    home: Option<ResumeHome>,
+    /// Whether an errand ends the mirror and removes the folder.
+    mirror_ending: bool,
     callers: Callers,
     /// Tasks that do something for a caller.
     errands: Vec<Task>,
@@ -126,7 +132,6 @@ impl Drop for ReleaseClaim {
 }
 
 /// The stage of the session.
-#[derive(Debug)]
 enum SessionStage {
     /// No incarnation has been ready yet.
     Starting,
@@ -137,7 +142,6 @@ enum SessionStage {
         step: StopStep,
         /// Number of steps so far; tells the limit of this step from those of earlier ones.
         number: u32,
-        failed: Option<Error>,
         limit: Option<Task>,
         /// Whether the limits of the steps are those of a kill.
         killed: bool,
@@ -156,6 +160,8 @@ impl Actor for SessionSupervisor {
         shared: Arc<Shared>,
     ) -> Result<SupervisorState, ActorProcessingErr> {
         let mut random = Rng::new();
+        // Set once: the supervisor never restarts.
+        shared.supervisor.set(myself.clone()).ok();
         let restarts = &shared.options().restarts;
         let mut window = |limits: &Restart| RestartWindow::new(limits.clone(), random.fork());
         let cli = Incarnations::new(&shared, window(&restarts.cli));
@@ -169,11 +175,13 @@ impl Actor for SessionSupervisor {
             shared,
             myself,
             stage: SessionStage::Starting,
-            conversation: ChildActor::Down,
+            conversation: ChildActor::down(),
             router,
             callbacks,
             cli,
-            mirroring: Mirroring::new(home),
+            mirror: None,
+            home,
+            mirror_ending: false,
             callers: Callers::default(),
             errands: Vec::new(),
         })
@@ -184,17 +192,16 @@ impl Actor for SessionSupervisor {
         _: ActorRef<SessionMessage>,
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
-        let arguments = ConversationArguments { shared: state.shared.clone(), session: state.myself.clone() };
-        let conversation = state.spawn(Conversation, arguments).await?;
+        let conversation = state.spawn(Conversation, state.shared.clone()).await?;
         // Set once: the conversation never restarts.
         state.shared.conversation.set(conversation.clone()).ok();
         if let Some(mirror) = state.shared.mirror() {
-            let run = mirror.clone().run(state.shared.clone(), conversation.clone());
-            state.mirroring.start(Task::spawn(run));
+            let run = mirror.clone().run(state.shared.clone());
+            state.mirror = Some(Task::spawn(run));
         }
-        state.conversation = ChildActor::Up(conversation);
-        state.start_callbacks().await?;
-        state.start_router().await?;
+        state.conversation = ChildActor::up(conversation);
+        state.start_control(ControlName::Callbacks).await?;
+        state.start_control(ControlName::Router).await?;
         for index in 0..state.servers.children.len() {
             state.start_server(index).await?;
         }
@@ -271,6 +278,15 @@ impl Actor for SessionSupervisor {
 
 type Handled = Result<(), ActorProcessingErr>;
 
+/// Sends the supervisor a message after `delay`, unless the task is dropped before.
+fn later(shared: &Arc<Shared>, delay: Duration, message: Internal) -> Task {
+    let shared = shared.clone();
+    Task::spawn(async move {
+        tokio::time::sleep(delay).await;
+        shared.tell(message);
+    })
+}
+
 impl SupervisorState {
     async fn spawn<A: Actor>(
         &self,
@@ -287,15 +303,6 @@ impl SupervisorState {
         self.errands.push(Task::spawn(errand));
     }
 
-    /// Sends the supervisor a message after `delay`, unless the task is dropped before.
-    fn later(&self, delay: Duration, message: Internal) -> Task {
-        let myself = self.myself.clone();
-        Task::spawn(async move {
-            tokio::time::sleep(delay).await;
-            message.tell(&myself);
-        })
-    }
-
     async fn internal(&mut self, message: Internal) -> Handled {
         match message {
             Internal::CliReady { epoch } => self.cli_ready(epoch),
@@ -306,8 +313,7 @@ impl SupervisorState {
                 }
             }
             Internal::RestartServer(name) => return self.restart_named(&name).await,
-            Internal::RestartRouter => return self.restart_router().await,
-            Internal::RestartCallbacks => return self.restart_callbacks().await,
+            Internal::RestartControl(child) => return self.restart_control(child).await,
             Internal::Change(request) => return self.change(*request).await,
             Internal::Changed(outcome) => self.changed(outcome),
             Internal::ServerServes { server, generation } => self.server_serves(&server, generation),
@@ -328,7 +334,7 @@ impl SupervisorState {
             }
             Internal::GiveUpCli { epoch, reason } => {
                 if self.cli.runs(epoch) {
-                    self.cli.port.tell(PortMessage::GiveUp(reason));
+                    self.cli.command(ExitSignal::GivenUp(reason));
                 }
             }
             Internal::StopLimit(number) => return self.step_limit(number).await,
@@ -345,7 +351,7 @@ impl SupervisorState {
     }
 
     fn await_start(&mut self, reply: oneshot::Sender<Result<()>>) {
-        if matches!(self.stage, SessionStage::Stopping { failed: None, .. }) {
+        if self.stopping() && self.shared.ending.failed().is_none() {
             return respond(reply, Err(Error::new(ErrorKind::Stopped, "the session was stopped")));
         }
         // A failing session answers with its error when nothing of it is left.

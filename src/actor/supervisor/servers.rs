@@ -1,15 +1,15 @@
 //! Start tool servers, and restart the servers that end or have no state.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
 use ractor::ActorRef;
 use tokio::time::Instant;
 
 use super::changing::{Changing, Leaving};
-use super::child::ChildEnd;
-use super::{Handled, SessionStage, SupervisorState};
+use super::child::{ChildActor, ChildEnd};
+use super::{Handled, SessionStage, SupervisorState, later};
 use crate::actor::base::reply::telling;
 use crate::actor::base::restart_window::{RestartWindow, Verdict};
 use crate::actor::base::task::Task;
@@ -17,25 +17,16 @@ use crate::actor::context::Shared;
 use crate::actor::mcp_server::{McpServer, ServerArguments};
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::session::Internal;
-use crate::actor::servers::queue::ServerQueue;
 use crate::actor::servers::roster::InsideServer;
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, ServerSnapshot, ServerStatus};
-use crate::tool::run::blocking::BlockingLane;
-use crate::tool::spec::ServerSpec;
 
 /// A tool server of the session.
 pub(super) struct ServerChild {
-    pub(super) spec: Arc<ServerSpec>,
-    /// The requests to the server.
-    pub(super) queue: Arc<ServerQueue>,
-    pub(super) actor: Option<ActorRef<ServerMessage>>,
-    /// Number of states that the server was started with; counted by its actors.
-    generations: Arc<AtomicU32>,
+    pub(super) inside: Arc<InsideServer>,
+    pub(super) actor: ChildActor<ServerMessage>,
     window: RestartWindow,
     status: ServerStatus,
-    /// Kept here because a handler that blocks its thread may outlive the actor.
-    blocking: Arc<BlockingLane>,
     /// The cause of the last failure.
     cause: Option<String>,
     /// Whether the server ever had its state.
@@ -48,16 +39,13 @@ pub(super) struct ServerChild {
 }
 
 impl ServerChild {
-    fn new(shared: &Shared, server: &InsideServer, random: &mut Rng) -> Self {
+    fn new(shared: &Shared, inside: Arc<InsideServer>, random: &mut Rng) -> Self {
         let options = shared.options();
         Self {
-            spec: server.spec.clone(),
-            queue: server.queue.clone(),
-            actor: None,
-            generations: Arc::default(),
+            inside,
+            actor: ChildActor::down(),
             window: RestartWindow::new(options.restarts.server.clone(), random.fork()),
             status: ServerStatus::Restarting,
-            blocking: BlockingLane::new(options.limits.blocking_calls),
             cause: None,
             served: false,
             starts_without_state: 0,
@@ -72,15 +60,15 @@ impl ServerChild {
     /// The snapshot of a server whose actor does not answer.
     pub(super) fn absent(&self) -> ServerSnapshot {
         ServerSnapshot {
-            name: self.spec.name.clone(),
+            name: self.inside.spec.name.clone(),
             status: match &self.status {
                 ServerStatus::Up => ServerStatus::Restarting,
                 status => status.clone(),
             },
-            generation: self.generations.load(Ordering::Acquire),
+            generation: self.inside.generations.load(Ordering::Acquire),
             calls: Vec::new(),
-            blocking: self.blocking.running(),
-            abandoned: self.blocking.abandoned(),
+            blocking: self.inside.blocking.running(),
+            abandoned: self.inside.blocking.abandoned(),
             mcp_sessions: 0,
         }
     }
@@ -109,25 +97,25 @@ impl Servers {
     }
 
     /// Adds a server that is not started yet. Returns its index.
-    pub(super) fn add(&mut self, shared: &Shared, server: &InsideServer) -> usize {
-        self.children.push(ServerChild::new(shared, server, &mut self.random));
+    pub(super) fn add(&mut self, shared: &Shared, server: &Arc<InsideServer>) -> usize {
+        self.children.push(ServerChild::new(shared, server.clone(), &mut self.random));
         self.children.len() - 1
     }
 
     /// The actors that run, without those of removed servers.
     pub(super) fn actors(&self) -> impl Iterator<Item = &ActorRef<ServerMessage>> {
-        self.children.iter().filter_map(|server| server.actor.as_ref())
+        self.children.iter().filter_map(|server| server.actor.actor())
     }
 
     pub(super) fn find(&self, name: &str) -> Option<usize> {
-        self.children.iter().position(|server| server.spec.name == name)
+        self.children.iter().position(|server| server.inside.spec.name == name)
     }
 
     /// The server in this generation; `None` if its actor has ended or its state was replaced since.
     fn in_generation(&self, name: &str, generation: u32) -> Option<usize> {
         self.find(name).filter(|index| {
             let server = &self.children[*index];
-            server.actor.is_some() && server.generations.load(Ordering::Acquire) == generation
+            server.actor.is_up() && server.inside.generations.load(Ordering::Acquire) == generation
         })
     }
 }
@@ -137,19 +125,15 @@ impl SupervisorState {
         let server = &self.servers.children[index];
         let arguments = ServerArguments {
             shared: self.shared.clone(),
-            spec: server.spec.clone(),
-            queue: server.queue.clone(),
-            blocking: server.blocking.clone(),
+            inside: server.inside.clone(),
             ready_epoch: matches!(self.stage, SessionStage::Ready).then(|| self.cli.epoch()),
-            session: self.myself.clone(),
-            generations: server.generations.clone(),
             cause: server.cause.clone(),
             given_up: server.given_up(),
         };
         let actor = self.spawn(McpServer, arguments).await?;
         let server = &mut self.servers.children[index];
-        server.queue.open(telling(&actor, || ServerMessage::RequestsQueued));
-        server.actor = Some(actor);
+        server.inside.queue.open(telling(&actor, || ServerMessage::RequestsQueued));
+        server.actor = ChildActor::up(actor);
         Ok(())
     }
 
@@ -163,7 +147,7 @@ impl SupervisorState {
 
     /// Starts the server's actor, or has a running actor make the state again.
     async fn restart_server(&mut self, index: usize) -> Handled {
-        match &self.servers.children[index].actor {
+        match self.servers.children[index].actor.actor() {
             None => self.start_server(index).await,
             Some(actor) => {
                 // The end of an actor that has just ended is still to come; one that has a state ignores the message.
@@ -185,7 +169,7 @@ impl SupervisorState {
             return Ok(());
         };
         let server = &self.servers.children[index];
-        if server.spec.significant && !server.served && !self.callers.has_started {
+        if server.inside.spec.significant && !server.served && !self.callers.has_started {
             let text = format!("the significant MCP server '{name}' did not start: {cause}");
             return self.fail(Error::new(ErrorKind::SessionFailed, text)).await;
         }
@@ -193,9 +177,8 @@ impl SupervisorState {
     }
 
     pub(super) async fn server_ended(&mut self, index: usize, end: &ChildEnd) -> Handled {
-        self.servers.children[index].actor = None;
         if self.stopping() {
-            self.servers.children[index].queue.fail(&end.to_string());
+            self.servers.children[index].inside.queue.fail(&end.to_string());
             return self.check_step().await;
         }
         self.server_lost(index, end.to_string()).await
@@ -206,7 +189,7 @@ impl SupervisorState {
         let restarts = &self.shared.options().restarts;
         let retry = restarts.server_retry;
         let server = &mut self.servers.children[index];
-        let name = server.spec.name.clone();
+        let name = server.inside.spec.name.clone();
         server.cause = Some(cause.clone());
         let was_given_up = server.given_up();
         if !was_given_up {
@@ -219,28 +202,29 @@ impl SupervisorState {
                 if delay.is_zero() {
                     return self.restart_server(index).await;
                 }
-                if server.actor.is_none() {
-                    server.queue.suspend();
+                if !server.actor.is_up() {
+                    server.inside.queue.suspend();
                 }
-                self.servers.children[index].timer = Some(self.later(delay, Internal::RestartServer(name)));
+                self.servers.children[index].timer =
+                    Some(later(&self.shared, delay, Internal::RestartServer(name)));
                 return Ok(());
             }
         }
         server.status = ServerStatus::Failed(cause.clone());
-        match &server.actor {
+        match server.actor.actor() {
             // The end of an actor that has just ended is still to come.
             Some(actor) => drop(actor.cast(ServerMessage::GiveUp(cause.clone()))),
-            None => server.queue.fail(&cause),
+            None => server.inside.queue.fail(&cause),
         }
         if !was_given_up {
             self.shared.emit(Event::ServerFailed { server: name.clone(), cause: cause.clone() });
-            if self.servers.children[index].spec.significant {
+            if self.servers.children[index].inside.spec.significant {
                 let text = format!("the significant MCP server '{name}' was given up: {cause}");
                 return self.fail(Error::new(ErrorKind::SessionFailed, text)).await;
             }
         }
         self.servers.children[index].timer =
-            retry.map(|retry| self.later(retry, Internal::RestartServer(name)));
+            retry.map(|retry| later(&self.shared, retry, Internal::RestartServer(name)));
         Ok(())
     }
 }

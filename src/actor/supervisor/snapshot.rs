@@ -1,5 +1,7 @@
 //! Report the state of the tree.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
@@ -9,13 +11,16 @@ use super::stopping::StopStep;
 use super::{SessionStage, SupervisorState};
 use crate::actor::base::deadlines::{after, millis};
 use crate::actor::base::reply::respond;
+use crate::actor::context::Shared;
+use crate::actor::current_cli::Flush;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::port::PortMessage;
 use crate::actor::messages::router::RouterMessage;
+use crate::actor::request::pending::PendingRequest;
 use crate::error::Result;
-use crate::report::{CliSnapshot, ConversationSnapshot, Phase, Snapshot};
+use crate::plain::short;
+use crate::report::{ConversationSnapshot, Phase, RequestSnapshot, RouterSnapshot, Snapshot};
 
 impl SupervisorState {
     /// Asks all children on a task of its own, at most for `Timeouts::child_stop`, and answers with what came in time.
@@ -29,22 +34,29 @@ impl SupervisorState {
         };
         let shared = self.shared.clone();
         let limit = shared.options().timeouts.child_stop;
-        // All children share one deadline, because the conversation is asked after the port.
+        // All children share one deadline, because the conversation is asked after the flush of its messages.
         let (flushed, deadline) = (after(Instant::now(), limit / 2), after(Instant::now(), limit));
-        let (port, conversation) = (self.cli.port.actor().cloned(), self.conversation.actor().cloned());
+        let cli = self.cli.port.is_up().then(|| shared.cli.snapshot(self.cli.epoch()));
+        let (cli, flush) = cli.map_or((None, None), |(cli, flush)| (Some(cli), flush));
+        let conversation = self.conversation.actor().cloned();
         let (router, callbacks) = (self.router.actor.actor().cloned(), self.callbacks.actor.actor().cloned());
-        let servers: Vec<_> =
-            self.servers.children.iter().map(|server| (server.actor.clone(), server.absent())).collect();
+        let servers: Vec<_> = self
+            .servers
+            .children
+            .iter()
+            .map(|server| (server.actor.actor().cloned(), server.absent()))
+            .collect();
         self.errand(async move {
             let servers = servers.into_iter().map(|(actor, absent)| async move {
                 inspect(deadline, actor, ServerMessage::Snapshot).await.unwrap_or(absent)
             });
-            let ((cli, conversation), router, callbacks, servers) = tokio::join!(
-                cli_and_conversation(port, conversation, flushed, deadline),
+            let (conversation, router, callbacks, servers) = tokio::join!(
+                flushed_conversation(flush, conversation, flushed, deadline),
                 inspect(deadline, router, RouterMessage::Snapshot),
                 inspect(deadline, callbacks, CallbacksMessage::Snapshot),
                 join_all(servers),
             );
+            let router = router.map(|awaited| RouterSnapshot { owed: owed(&shared), awaited });
             let (session_id, resumed) = {
                 let facts = shared.facts.borrow();
                 (facts.session_id.clone(), facts.resumed)
@@ -66,22 +78,32 @@ impl SupervisorState {
     }
 }
 
-/// Asks the port, and then the conversation, which has by then been told all that was read before.
-async fn cli_and_conversation(
-    port: Option<ActorRef<PortMessage>>,
+/// The open requests of the CLI.
+fn owed(shared: &Shared) -> Vec<RequestSnapshot> {
+    let now = Instant::now();
+    let request = |pending: &Arc<PendingRequest>| RequestSnapshot {
+        request_id: short(pending.request_id()),
+        kind: pending.kind.as_str(),
+        epoch: pending.epoch(),
+        age_ms: millis(now.duration_since(pending.received)),
+    };
+    shared.ledger.open().iter().map(request).collect()
+}
+
+/// Asks the conversation when it was told all that was read before.
+async fn flushed_conversation(
+    flush: Option<Flush>,
     conversation: Option<ActorRef<ConversationMessage>>,
     flushed: Instant,
     deadline: Instant,
-) -> (Option<CliSnapshot>, Option<ConversationSnapshot>) {
-    let mut cli = None;
-    if let Some((snapshot, messages)) = inspect(deadline, port, PortMessage::Snapshot).await {
-        cli = Some(snapshot);
-        if let Some(messages) = messages {
-            // Messages that take longer are missing in the snapshot.
-            tokio::time::timeout_at(flushed, messages.told()).await.ok();
-        }
+) -> Option<ConversationSnapshot> {
+    if let Some(flush) = flush {
+        let (done, told) = oneshot::channel();
+        flush(done);
+        // Messages that take longer are missing in the snapshot.
+        tokio::time::timeout_at(flushed, told).await.ok();
     }
-    (cli, inspect(deadline, conversation, ConversationMessage::Snapshot).await)
+    inspect(deadline, conversation, ConversationMessage::Snapshot).await
 }
 
 /// Asks a child for its snapshot; `None` if the child is down or does not answer in time.

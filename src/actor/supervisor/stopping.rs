@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use ractor::{ActorCell, ActorRef, RpcReplyPort};
 
-use super::{Handled, SessionStage, SupervisorState};
-use crate::actor::base::task::Task;
+use super::{Handled, SessionStage, SupervisorState, later};
+use crate::actor::incarnation::run::ExitSignal;
 use crate::actor::messages::callbacks::CallbacksMessage;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::port::PortMessage;
 use crate::actor::messages::session::Internal;
-use crate::actor::resume::ResumeHome;
 use crate::error::{Error, Result};
 use crate::report::Event;
 
@@ -41,46 +39,6 @@ impl StopStep {
             StopStep::Router => StopStep::Conversation,
             StopStep::Conversation | StopStep::Gone => StopStep::Gone,
         }
-    }
-}
-
-/// Mirrors what the CLI writes to the session's store.
-pub(super) struct Mirroring {
-    worker: Option<Task>,
-    home: HomeState,
-}
-
-/// The configuration folder of a session that was loaded from a store.
-enum HomeState {
-    /// There is none, or it is removed.
-    None,
-    InUse(ResumeHome),
-    /// An errand is removing it.
-    Removing,
-}
-
-impl Mirroring {
-    pub(super) fn new(home: Option<ResumeHome>) -> Self {
-        Self { worker: None, home: home.map_or(HomeState::None, HomeState::InUse) }
-    }
-
-    pub(super) fn start(&mut self, worker: Task) {
-        self.worker = Some(worker);
-    }
-
-    /// Takes the folder, which the caller removes.
-    fn take_home(&mut self) -> Option<ResumeHome> {
-        match std::mem::replace(&mut self.home, HomeState::None) {
-            HomeState::InUse(home) => {
-                self.home = HomeState::Removing;
-                Some(home)
-            }
-            HomeState::None | HomeState::Removing => None,
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.worker.is_none() && !matches!(self.home, HomeState::Removing)
     }
 }
 
@@ -114,7 +72,7 @@ impl SupervisorState {
         let killed = self.shared.ending.is_killed();
         // A stop that was asked for before the kill, and comes to this actor after it.
         let first = if killed && first == StopStep::Drain { StopStep::Cli } else { first };
-        self.stage = SessionStage::Stopping { step: first, number: 0, failed, limit: None, killed };
+        self.stage = SessionStage::Stopping { step: first, number: 0, limit: None, killed };
         self.enter_step().await
     }
 
@@ -138,7 +96,7 @@ impl SupervisorState {
                 self.shared.ledger.open().iter().for_each(|pending| {
                     pending.cancel();
                 });
-                self.cli.port.tell(PortMessage::Shutdown);
+                self.cli.command(ExitSignal::Asked);
                 timeouts.exit_after_eof + timeouts.exit_after_term + timeouts.reap + timeouts.child_stop * 2
             }
             StopStep::Store => {
@@ -147,9 +105,9 @@ impl SupervisorState {
             }
             StopStep::Handlers => {
                 for server in &self.servers.children {
-                    match &server.actor {
+                    match server.actor.actor() {
                         Some(actor) => drop(actor.cast(ServerMessage::Stop)),
-                        None => server.queue.close(),
+                        None => server.inside.queue.close(),
                     }
                 }
                 self.callbacks.actor.tell(CallbacksMessage::Stop);
@@ -172,7 +130,7 @@ impl SupervisorState {
 
     /// Starts the limit of the step with this number, in place of an earlier one.
     pub(super) fn limit_step(&mut self, number: u32, within: Duration) {
-        let timer = self.later(within, Internal::StopLimit(number));
+        let timer = later(&self.shared, within, Internal::StopLimit(number));
         if let SessionStage::Stopping { limit, .. } = &mut self.stage {
             *limit = Some(timer);
         }
@@ -180,15 +138,16 @@ impl SupervisorState {
 
     /// Lets the store take what is left, then removes the configuration folder that was loaded from the store.
     fn end_mirror(&mut self) {
-        let home = self.mirroring.take_home();
-        if self.mirroring.worker.is_none() && home.is_none() {
+        let home = self.home.take();
+        if self.mirror.is_none() && home.is_none() {
             return;
         }
-        let (mirror, myself) = (self.shared.mirror().cloned(), self.myself.clone());
+        self.mirror_ending = true;
+        let shared = self.shared.clone();
         let limit = self.shared.options().store.stop;
         let abort_within = self.shared.options().timeouts.child_stop / 2;
         self.errand(async move {
-            if let Some(mirror) = mirror {
+            if let Some(mirror) = shared.mirror() {
                 tokio::time::timeout(limit, mirror.flushed()).await.ok();
                 if tokio::time::timeout(abort_within, mirror.fence_holds()).await.is_err() {
                     tracing::warn!(
@@ -200,7 +159,7 @@ impl SupervisorState {
             if let Some(home) = home {
                 home.remove().await;
             }
-            Internal::MirrorEnded.tell(&myself);
+            shared.tell(Internal::MirrorEnded);
         });
     }
 
@@ -208,10 +167,10 @@ impl SupervisorState {
         if !self.stops_at(StopStep::Store) {
             return Ok(());
         }
-        self.mirroring = Mirroring::new(None);
+        (self.mirror, self.home, self.mirror_ending) = (None, None, false);
         if let Some(mirror) = self.shared.mirror() {
             // Tells what the store has not taken.
-            mirror.give_up(&self.shared, self.conversation.actor());
+            mirror.give_up(&self.shared);
         }
         self.next_step().await
     }
@@ -224,7 +183,7 @@ impl SupervisorState {
             StopStep::Drain => !self.conversation.is_up(),
             StopStep::Cli => !self.cli.port.is_up(),
             // Ends with `MirrorEnded`, unless there is nothing to end.
-            StopStep::Store => self.mirroring.is_over(),
+            StopStep::Store => !self.mirror_ending,
             StopStep::Handlers => {
                 !self.callbacks.actor.is_up()
                     && self.servers.leaving.is_empty()
@@ -263,9 +222,9 @@ impl SupervisorState {
 
     /// Nothing is left: tells the end, and ends the actor.
     fn gone(&mut self) -> Handled {
-        let SessionStage::Stopping { failed, limit, .. } = &mut self.stage else { return Ok(()) };
-        let failed = failed.take();
+        let SessionStage::Stopping { limit, .. } = &mut self.stage else { return Ok(()) };
         *limit = None;
+        let failed = self.shared.ending.failed().cloned();
         self.shared.router.send_replace(None);
         // Before the end is told: whoever waits for it may start a session with the conversation.
         self.shared.claims.release();

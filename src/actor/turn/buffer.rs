@@ -4,11 +4,10 @@
 //! that ends the turn; messages accepted before can still be read. A message larger than the bound is accepted if no
 //! other waits.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use super::unread::{MessageQueue, UnreadMessage, is_partial};
-use crate::Options;
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 use crate::options::UnreadPartials;
@@ -16,22 +15,7 @@ use crate::report::Outcome;
 use crate::report::counters::Counting;
 use crate::wire::Message;
 
-/// The bounds of a turn's unread messages.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Bytes that wait for the reader.
-    pub(super) unread: usize,
-    pub(super) partials: UnreadPartials,
-}
-
-impl Bounds {
-    pub(super) fn of(options: &Options) -> Self {
-        Self { unread: options.limits.unread_bytes, partials: options.unread_partials }
-    }
-}
-
 /// The next item of a turn, with the number of partial messages that were dropped right before it.
-#[derive(Debug)]
 pub(super) enum NextItem {
     Message(Message, u64),
     /// The end of the turn. There is no outcome if the conversation ended without one.
@@ -39,16 +23,20 @@ pub(super) enum NextItem {
 }
 
 /// The unread messages of one turn.
-#[derive(Debug)]
-pub(super) struct TurnBuffer {
-    bounds: Bounds,
+pub(in crate::actor) struct TurnBuffer {
+    /// Most bytes that wait for the reader.
+    most: usize,
+    partials: UnreadPartials,
     counting: Arc<Counting>,
     state: Mutex<BufferState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct BufferState {
-    queue: MessageQueue,
+    /// The messages, oldest first, each with the number of partial messages that were dropped right before it.
+    queue: VecDeque<(Message, u64)>,
+    bytes: usize,
+    partial_bytes: usize,
     /// Partial messages that were dropped after the youngest message in the queue.
     missed: u64,
     /// All partial messages that were dropped.
@@ -61,9 +49,53 @@ struct BufferState {
     reader: Option<Waker>,
 }
 
+fn is_partial(message: &Message) -> bool {
+    // By kind too, so that a partial message of an unknown shape counts.
+    matches!(message, Message::StreamEvent(_)) || message.kind() == "stream_event"
+}
+
+impl BufferState {
+    fn push(&mut self, message: Message) {
+        self.bytes += message.bytes();
+        if is_partial(&message) {
+            self.partial_bytes += message.bytes();
+        }
+        self.queue.push_back((message, std::mem::take(&mut self.missed)));
+    }
+
+    fn left(&mut self, message: &Message) {
+        self.bytes -= message.bytes();
+        if is_partial(message) {
+            self.partial_bytes -= message.bytes();
+        }
+    }
+
+    /// Drops partial messages, the oldest first, until at most `down_to` bytes are left. Returns how many were dropped.
+    fn drop_partials(&mut self, down_to: usize) -> u64 {
+        let (mut dropped, mut gap) = (0, 0);
+        for (message, missed) in std::mem::take(&mut self.queue) {
+            if is_partial(&message) && self.bytes > down_to {
+                self.left(&message);
+                dropped += 1;
+                gap += missed + 1;
+            } else {
+                self.queue.push_back((message, missed + std::mem::take(&mut gap)));
+            }
+        }
+        self.missed += gap;
+        dropped
+    }
+
+    /// Takes all messages out; they are dropped after the lock is released.
+    fn take_all(&mut self) -> VecDeque<(Message, u64)> {
+        (self.bytes, self.partial_bytes) = (0, 0);
+        std::mem::take(&mut self.queue)
+    }
+}
+
 impl TurnBuffer {
-    pub(super) fn new(bounds: Bounds, counting: Arc<Counting>) -> Self {
-        Self { bounds, counting, state: Mutex::default() }
+    pub(super) fn new(most: usize, partials: UnreadPartials, counting: Arc<Counting>) -> Self {
+        Self { most, partials, counting, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, BufferState> {
@@ -75,7 +107,7 @@ impl TurnBuffer {
     /// # Errors
     /// `Overflow` past the bound: the error that the turn ends with, and the number of messages behind the refused
     /// one.
-    pub(super) fn push(
+    pub(in crate::actor) fn push(
         &self,
         mut messages: impl ExactSizeIterator<Item = Message>,
     ) -> Result<u64, (Error, u64)> {
@@ -98,44 +130,36 @@ impl TurnBuffer {
     }
 
     fn put(&self, state: &mut BufferState, message: Message) -> Result<(), Error> {
-        let unread = self.bounds.unread;
-        let fits = |state: &BufferState| {
-            state.queue.entries.is_empty() || state.queue.bytes + message.bytes() <= unread
-        };
-        if !fits(state) && self.bounds.partials == UnreadPartials::DropFirst {
-            self.drop_partials(state, is_partial(&message));
-            if !fits(state) && is_partial(&message) {
-                self.dropped(state, 1, 1);
+        let (most, partial) = (self.most, is_partial(&message));
+        let fits = |state: &BufferState| state.queue.is_empty() || state.bytes + message.bytes() <= most;
+        if !fits(state) && self.partials == UnreadPartials::DropFirst {
+            // For a new partial message only while many can be dropped: a pass over the queue costs more than the one
+            // message.
+            if state.partial_bytes > if partial { most / 4 } else { 0 } {
+                // Drops a quarter at a time, so that not every push passes over the whole queue.
+                let dropped = state.drop_partials(most / 4 * 3);
+                self.dropped(state, dropped);
+            }
+            if !fits(state) && partial {
+                state.missed += 1;
+                self.dropped(state, 1);
                 return Ok(());
             }
         }
         if !fits(state) {
             let text =
-                format!("the messages of the turn were not read, and {unread} bytes of them were waiting");
+                format!("the messages of the turn were not read, and {most} bytes of them were waiting");
             let help = "read them, drop the turn, or raise `limits.unread_bytes`";
             return Err(Error::new(ErrorKind::Overflow, text).with_help(help));
         }
-        let missed = std::mem::take(&mut state.missed);
-        state.queue.push(UnreadMessage { message, missed });
+        state.push(message);
         Ok(())
     }
 
-    /// Counts dropped partial messages. `missed` of them came after the youngest message in the queue.
-    fn dropped(&self, state: &mut BufferState, dropped: u64, missed: u64) {
-        state.missed += missed;
+    /// Counts dropped partial messages.
+    fn dropped(&self, state: &mut BufferState, dropped: u64) {
         state.missed_in_all += dropped;
         self.counting.dropped_partials.add(dropped);
-    }
-
-    /// Makes room by dropping partial messages. For a new partial message this is done only while many can be dropped: a
-    /// pass over the queue costs more than the one message.
-    fn drop_partials(&self, state: &mut BufferState, for_partial: bool) {
-        let least = if for_partial { self.bounds.unread / 4 } else { 0 };
-        if state.queue.partial_bytes > least {
-            // Drops a quarter at a time, so that not every push passes over the whole queue.
-            let (dropped, missed) = state.queue.drop_partials(self.bounds.unread / 4 * 3);
-            self.dropped(state, dropped, missed);
-        }
     }
 
     /// Ends the turn: no message follows.
@@ -153,7 +177,8 @@ impl TurnBuffer {
     /// Takes the next item. Takes nothing when it returns `Pending`.
     pub(super) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<NextItem> {
         let mut state = self.state();
-        if let Some(UnreadMessage { message, missed }) = state.queue.pop() {
+        if let Some((message, missed)) = state.queue.pop_front() {
+            state.left(&message);
             return Poll::Ready(NextItem::Message(message, missed));
         }
         if state.ended {
@@ -166,7 +191,7 @@ impl TurnBuffer {
     /// Drops all unread messages. Returns how many partial messages were dropped before for want of room.
     pub(super) fn discard(&self) -> u64 {
         let mut state = self.state();
-        let waiting = std::mem::take(&mut state.queue);
+        let waiting = state.take_all();
         state.missed = 0;
         let missed = state.missed_in_all;
         drop(state);
@@ -178,13 +203,13 @@ impl TurnBuffer {
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        let waiting = std::mem::take(&mut state.queue);
+        let waiting = state.take_all();
         drop(state);
         drop(waiting);
     }
 
     /// Unread bytes of JSON.
-    pub(super) fn unread(&self) -> usize {
-        self.state().queue.bytes
+    pub(in crate::actor) fn unread(&self) -> usize {
+        self.state().bytes
     }
 }

@@ -4,7 +4,6 @@ mod buffer;
 pub(crate) mod steering;
 #[cfg(test)]
 mod tests;
-mod unread;
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::report::Outcome;
 use crate::report::counters::Counting;
 use crate::wire::Message;
-use buffer::{Bounds, NextItem, TurnBuffer};
+use buffer::{NextItem, TurnBuffer};
 
 /// A turn: a [`Stream`] of the [`Message`]s that answer one prompt, and then the turn's [`outcome`](Turn::outcome).
 ///
@@ -54,43 +53,38 @@ use buffer::{Bounds, NextItem, TurnBuffer};
 pub struct Turn {
     uuid: String,
     buffer: Arc<TurnBuffer>,
-    canceller: Arc<dyn CancelTurn>,
+    canceller: CancelTurn,
     missed_partials: u64,
     over: bool,
     cancel_on_drop: bool,
     outcome: Option<Outcome>,
     /// The session of a one-shot [`query`](crate::query), stopped when the turn is over.
-    owner: Option<Box<dyn TurnOwner>>,
-}
-
-/// Keeps a session for its only turn.
-pub(crate) trait TurnOwner: Send + Sync {
-    /// Waits for the end of the run, which may go on after the turn, then stops the session.
-    fn finish(&self) -> BoxFuture<'_, ()>;
+    owner: Option<FinishSession>,
 }
 
 /// Names one turn, whatever prompts stand for it in the CLI.
 #[derive(Clone)]
 pub(crate) struct TurnKey(Arc<TurnBuffer>);
 
-/// Cancels turns of a conversation.
-pub(crate) trait CancelTurn: Send + Sync {
-    /// Cancels a turn. The receiver is closed when the turn has ended.
-    fn cancel(&self, turn: TurnKey) -> oneshot::Receiver<()>;
-}
+/// Cancels a turn of a conversation. The sender is dropped when the turn has ended.
+pub(crate) type CancelTurn = Arc<dyn Fn(TurnKey, oneshot::Sender<()>) + Send + Sync>;
+
+/// Waits for the end of the run of a session that was started for one turn, which may go on after the turn, then stops
+/// the session. Owns the session.
+type FinishSession = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The conversation's end of a turn.
 pub(crate) struct TurnSender {
-    buffer: Arc<TurnBuffer>,
+    pub(super) buffer: Arc<TurnBuffer>,
 }
 
 pub(crate) fn turn(
     uuid: String,
     options: &Options,
     counting: Arc<Counting>,
-    canceller: Arc<dyn CancelTurn>,
+    canceller: CancelTurn,
 ) -> (TurnSender, Turn) {
-    let buffer = Arc::new(TurnBuffer::new(Bounds::of(options), counting));
+    let buffer = Arc::new(TurnBuffer::new(options.limits.unread_bytes, options.unread_partials, counting));
     let sender = TurnSender { buffer: buffer.clone() };
     let turn = Turn {
         uuid,
@@ -106,14 +100,6 @@ pub(crate) fn turn(
 }
 
 impl TurnSender {
-    /// Hands messages over in order. Returns the number of messages that were dropped because the reader is gone.
-    ///
-    /// # Errors
-    /// The error that the turn has to end with, and the number of messages behind the refused one.
-    pub(crate) fn send(&self, messages: impl ExactSizeIterator<Item = Message>) -> Result<u64, (Error, u64)> {
-        self.buffer.push(messages)
-    }
-
     /// Whether this is the conversation's end of the turn.
     pub(crate) fn is(&self, turn: &TurnKey) -> bool {
         Arc::ptr_eq(&self.buffer, &turn.0)
@@ -121,11 +107,6 @@ impl TurnSender {
 
     pub(crate) fn end(self, outcome: Outcome) {
         self.buffer.end(Some(outcome));
-    }
-
-    /// Unread bytes.
-    pub(crate) fn unread(&self) -> usize {
-        self.buffer.unread()
     }
 }
 
@@ -168,7 +149,7 @@ impl Turn {
         }
         while self.next().await.is_some() {}
         if let Some(owner) = &self.owner {
-            owner.finish().await;
+            owner().await;
             self.owner = None;
         }
         self.outcome.clone().ok_or_else(|| {
@@ -219,7 +200,9 @@ impl Turn {
     pub async fn cancel(&self) {
         if !self.over {
             // Fails when the turn has ended: nothing is ever sent.
-            self.canceller.cancel(TurnKey(self.buffer.clone())).await.ok();
+            let (ended, receiver) = oneshot::channel();
+            (self.canceller)(TurnKey(self.buffer.clone()), ended);
+            receiver.await.ok();
         }
     }
 
@@ -274,7 +257,10 @@ impl Turn {
         self.outcome().await?.structured()
     }
 
-    pub(crate) fn owned_by(mut self, owner: impl TurnOwner + 'static) -> Self {
+    pub(crate) fn owned_by(
+        mut self,
+        owner: impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
         self.owner = Some(Box::new(owner));
         self
     }
@@ -307,7 +293,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         if self.cancel_on_drop && !self.over {
             // Nobody waits for the end of the turn.
-            drop(self.canceller.cancel(TurnKey(self.buffer.clone())));
+            (self.canceller)(TurnKey(self.buffer.clone()), oneshot::channel().0);
         }
         self.buffer.close();
     }

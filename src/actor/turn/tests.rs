@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
 
-use super::buffer::{Bounds, NextItem, TurnBuffer};
+use super::buffer::{NextItem, TurnBuffer};
 use crate::error::{Error, ErrorKind};
 use crate::options::UnreadPartials;
 use crate::report::counters::Counting;
@@ -62,7 +62,7 @@ proptest! {
     fn accepted_messages_are_read_once_and_in_order(ops in ops(), unread in 1usize..1500, drops in any::<bool>()) {
         let partials = if drops { UnreadPartials::DropFirst } else { UnreadPartials::Keep };
         let counting = Arc::new(Counting::default());
-        let buffer = TurnBuffer::new(Bounds { unread, partials }, counting.clone());
+        let buffer = TurnBuffer::new(unread, partials, counting.clone());
         // Number of each accepted message, and whether the message is partial.
         let mut waiting: VecDeque<(u64, bool)> = VecDeque::new();
         let (mut told, mut discarded) = (0, 0);
@@ -123,8 +123,7 @@ proptest! {
 fn partial_messages_are_dropped_first_and_gaps_are_told() {
     let one = message("stream_event", 0, 0).raw().get().len();
     let counting = Arc::new(Counting::default());
-    let bounds = Bounds { unread: 8 * one, partials: UnreadPartials::DropFirst };
-    let buffer = TurnBuffer::new(bounds, counting.clone());
+    let buffer = TurnBuffer::new(8 * one, UnreadPartials::DropFirst, counting.clone());
     for number in 0..9 {
         // 0 and 5 are whole messages; the oldest of the others are dropped.
         let kind = if number % 5 == 0 { "system_event" } else { "stream_event" };

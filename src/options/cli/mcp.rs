@@ -137,21 +137,6 @@ impl ExternalServer {
     }
 }
 
-/// The way in which in-process servers are announced to the CLI.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum McpRegistration {
-    /// In `initialize`. A CLI whose answer shows that it ignored the servers is restarted once with `--mcp-config`,
-    /// which is then used for the rest of the session.
-    #[default]
-    Auto,
-    /// In `initialize`, together with the results of the MCP handshake, so that no round trip delays the first turn.
-    Initialize,
-    /// By `--mcp-config`, for CLIs that know nothing else.
-    McpConfig,
-}
-
 /// Validates the servers of the option.
 pub(crate) fn validate(servers: &BTreeMap<String, ExternalServer>, option: &str) -> Result<()> {
     for (name, server) in servers {

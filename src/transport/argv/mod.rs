@@ -216,20 +216,10 @@ fn conversation(args: &mut Args, options: &Options, spec: &LaunchSpec) {
 }
 
 fn mcp(args: &mut Args, options: &Options, spec: &LaunchSpec) -> Result<()> {
-    let mut servers = match spec.private {
+    let servers = match spec.private {
         Channel::Initialize => Map::new(),
         Channel::Arguments => fields::mcp_servers(options)?,
     };
-    for (name, settings) in &spec.sdk_servers_by_config {
-        let mut config = settings.clone();
-        config.insert("type".into(), json!("sdk"));
-        config.insert("name".into(), json!(name));
-        let taken = options.mcp_servers.contains_key(name);
-        if servers.insert(name.clone(), Value::Object(config)).is_some() || taken {
-            return Err(Error::invalid_option(format!("two MCP servers have the name '{name}'"))
-                .with_help("rename one of them"));
-        }
-    }
     if !servers.is_empty() {
         args.value("mcp-config", json!({ "mcpServers": servers }).to_string());
     }

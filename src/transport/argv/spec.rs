@@ -1,7 +1,5 @@
 //! Decisions of the session about one incarnation, besides the options.
 
-use serde_json::{Map, Value};
-
 use crate::transport::StderrSink;
 
 /// The conversation that an incarnation opens.
@@ -42,8 +40,6 @@ pub(crate) struct LaunchSpec {
     pub(crate) epoch: u64,
     /// Overrides everything that the options say about the conversation, except for [`Resume::AsOptions`].
     pub(crate) resume: Resume,
-    /// In-process servers to announce by `--mcp-config`, with their settings. Empty if `initialize` announces them.
-    pub(crate) sdk_servers_by_config: Vec<(String, Map<String, Value>)>,
     /// The channel for settings that may be secret.
     pub(crate) private: Channel,
     /// Whether the CLI asks this host for permissions.

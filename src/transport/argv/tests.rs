@@ -11,7 +11,6 @@ fn spec() -> LaunchSpec {
     LaunchSpec {
         epoch: 1,
         resume: Resume::AsOptions,
-        sdk_servers_by_config: Vec::new(),
         private: Channel::Arguments,
         permission_prompt: false,
         session_mirror: false,
@@ -78,15 +77,13 @@ fn servers_share_one_mcp_config() {
                 .into();
         o.mcp_config_files = vec!["/more.json".into()];
     });
-    let spec = LaunchSpec { sdk_servers_by_config: vec![("calc".into(), Map::new())], ..spec() };
-    let args = beyond_base(&options, &spec);
+    let args = beyond_base(&options, &spec());
     assert_eq!(args.len(), 2);
     assert_eq!(args[1], "--mcp-config=/more.json");
     let config: Value = serde_json::from_str(args[0].strip_prefix("--mcp-config=").unwrap()).unwrap();
     assert_eq!(
         config,
         json!({ "mcpServers": {
-            "calc": { "type": "sdk", "name": "calc" },
             "files": { "type": "stdio", "command": "npx", "args": ["-y", "server"] },
             "web": {
                 "type": "http",
@@ -96,15 +93,6 @@ fn servers_share_one_mcp_config() {
             },
         }})
     );
-}
-
-#[test]
-fn two_servers_of_one_name_are_refused() {
-    let options = options(|o| o.mcp_servers = [("calc".to_owned(), ExternalServer::sse("https://x"))].into());
-    let spec = LaunchSpec { sdk_servers_by_config: vec![("calc".into(), Map::new())], ..spec() };
-    let error = launch_for(&options, &spec).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidOption);
-    assert!(error.to_string().contains("'calc'"), "{error}");
 }
 
 #[test]

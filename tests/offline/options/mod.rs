@@ -51,12 +51,11 @@ impl Row {
 }
 
 /// Options of the host alone: they do not change how the CLI is started.
-const OF_THE_HOST: [&str; 13] = [
+const OF_THE_HOST: [&str; 12] = [
     "allow_old_cli",
     "containment",
     "limits",
     "lock_dir",
-    "mcp_registration",
     "restarts",
     "resume_ladder",
     "store",

@@ -19,7 +19,6 @@ pub(crate) struct Behaviour {
     pub(crate) unknown_frames: u64,
     pub(crate) hang_initialize: bool,
     pub(crate) refuse_initialize: Option<String>,
-    pub(crate) old_cli: bool,
     pub(crate) exit_at_once: Option<u8>,
     pub(crate) stderr: Vec<String>,
     pub(crate) garbage: bool,
@@ -69,7 +68,6 @@ impl Behaviour {
                 "unknown-frames" => this.unknown_frames = number(entry, value)?,
                 "hang-initialize" => this.hang_initialize = true,
                 "refuse-initialize" => this.refuse_initialize = Some(value.to_owned()),
-                "old-cli" => this.old_cli = true,
                 "exit-at-once" => this.exit_at_once = Some(number(entry, value)?),
                 "stderr" => this.stderr.push(value.to_owned()),
                 "garbage" => this.garbage = true,
@@ -163,15 +161,4 @@ pub(crate) fn flag(name: &str) -> Option<String> {
         }
     }
     None
-}
-
-/// The names of the servers of type `sdk` in `--mcp-config`, which is JSON or the path of a file.
-pub(crate) fn servers_in_mcp_config() -> Vec<String> {
-    let config = flag("--mcp-config").unwrap_or_default();
-    let config: Value = match fs::read(&config) {
-        Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
-        Err(_) => serde_json::from_str(&config).unwrap_or_default(),
-    };
-    let servers = config["mcpServers"].as_object().into_iter().flatten();
-    servers.filter(|(_, server)| server["type"] == "sdk").map(|(name, _)| name.clone()).collect()
 }

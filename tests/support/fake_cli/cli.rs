@@ -6,7 +6,7 @@ use std::{env, mem, process};
 
 use serde_json::{Value, json};
 
-use crate::behaviour::{Behaviour, Count, flag, servers_in_mcp_config};
+use crate::behaviour::{Behaviour, Count, flag};
 use crate::process::{close_stdout, kill_self, linger};
 use crate::turn::{Prompt, Turn, is_echo, text_of_call};
 use crate::wire::{Uuids, What, Wire};
@@ -108,9 +108,7 @@ impl Cli {
                     self.wire.cancel(&self.behaviour.server, rpc)?;
                 }
                 let queued: Vec<_> = self.waiting.iter().map(|prompt| &prompt.uuid).collect();
-                let receipt =
-                    if self.behaviour.old_cli { json!({}) } else { json!({"still_queued": queued}) };
-                self.wire.answer(request_id, receipt)?;
+                self.wire.answer(request_id, json!({"still_queued": queued}))?;
                 self.finish(true)
             }
             "mcp_status" => self.wire.answer(request_id, json!({"mcpServers": server_rows(&self.servers)})),
@@ -171,25 +169,20 @@ impl Cli {
 
     fn initialize(&mut self, request_id: Value, request: &Value) -> io::Result<()> {
         let mut answer = json!({"commands": [], "claude_code_version": VERSION, "pid": process::id()});
-        let shaken = |name| Server { name, parked: false, status: "pending" };
-        self.servers = servers_in_mcp_config().into_iter().map(shaken).collect();
-        if !self.behaviour.old_cli {
-            answer["capabilities"] = capabilities();
-            answer["sdk_mcp_manifests_parked"] = json!({});
-            let waits = std::env::args().any(|arg| arg == "--await-initialize");
-            for (field, applied) in [("mcpServers", "mcp_servers_applied"), ("settings", "settings_applied")]
-            {
-                if request.get(field).is_some() {
-                    answer[applied] = json!(waits);
-                }
+        answer["capabilities"] = capabilities();
+        answer["sdk_mcp_manifests_parked"] = json!({});
+        let waits = std::env::args().any(|arg| arg == "--await-initialize");
+        for (field, applied) in [("mcpServers", "mcp_servers_applied"), ("settings", "settings_applied")] {
+            if request.get(field).is_some() {
+                answer[applied] = json!(waits);
             }
-            for name in request["sdkMcpServers"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-                let parked = request["sdkMcpServerManifests"][name].is_object();
-                let status = if parked { "connected" } else { "pending" };
-                self.servers.push(Server { name: name.to_owned(), parked, status });
-                if parked {
-                    answer["sdk_mcp_manifests_parked"][name] = json!("parked");
-                }
+        }
+        for name in request["sdkMcpServers"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let parked = request["sdkMcpServerManifests"][name].is_object();
+            let status = if parked { "connected" } else { "pending" };
+            self.servers.push(Server { name: name.to_owned(), parked, status });
+            if parked {
+                answer["sdk_mcp_manifests_parked"][name] = json!("parked");
             }
         }
         let left = self.servers.iter().filter(|server| !server.parked).count();
@@ -221,7 +214,7 @@ impl Cli {
             "mcp_servers": server_rows(&self.servers), "model": "fake-model", "permissionMode": "default",
             "slash_commands": [], "apiKeySource": "none", "claude_code_version": VERSION,
             "output_style": "default", "skills": [], "plugins": [],
-            "capabilities": if behaviour.old_cli { json!([]) } else { capabilities() }});
+            "capabilities": capabilities()});
         self.wire.message(init)?;
         if behaviour.half_line && self.count.may_crash(behaviour) {
             self.wire.write(b"{\"type\":\"assistant\",\"message\":{\"role\":\"assi")?;

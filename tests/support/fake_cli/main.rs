@@ -24,9 +24,6 @@
 //!
 //! Start:
 //! - `hang-initialize`: never answers `initialize`. `refuse-initialize=TEXT`: answers it with this error.
-//! - `old-cli`: knows neither `sdkMcpServers` nor capabilities; it does the MCP handshake with each server of
-//!   type `sdk` in `--mcp-config`, and knows no others. (Without `old-cli` it does the handshake with those
-//!   too, and with any server that comes without a manifest.)
 //! - `exit-at-once=CODE`: exits before it reads anything.
 //! - `stderr=TEXT`: writes this line to stderr at start; may be repeated.
 //! - `flood-stderr=BYTES`: writes that much to stderr before it reads anything.

@@ -20,7 +20,6 @@ pub(crate) struct Early {
 }
 
 /// The feed of all messages. Keeps the messages before the first prompt.
-#[derive(Debug)]
 pub(crate) struct EarlyFeed {
     feed: Feed<Message>,
     /// Whether messages are kept: true until the first prompt.
