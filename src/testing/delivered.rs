@@ -67,8 +67,7 @@ impl Delivered {
         let (spec, servers) = session.into().into_spec()?;
         let roster = Roster::new(servers, &spec.options);
         let private = initialize::first_channel(&spec.options);
-        let launch_spec =
-            initialize::launch_spec(&spec, private, 1, Resume::AsOptions, Arc::new(|_| {}));
+        let launch_spec = initialize::launch_spec(&spec, private, 1, Resume::AsOptions, Arc::new(|_| {}));
         let launch = launch_for(&spec.options, &launch_spec)?;
         let initialize = initialize::body(&spec, &roster, private, &Resume::AsOptions)?;
         Ok(Self::launched(&launch, initialize))

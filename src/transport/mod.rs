@@ -35,7 +35,6 @@ pub use greenroom_process::{
 };
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 
-
 use crate::blocking::caught::DropElsewhere;
 use crate::error::Result;
 
