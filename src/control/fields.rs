@@ -256,10 +256,13 @@ macro_rules! requests {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 let mut map = serde::Serializer::serialize_map(to, None)?;
+                let mut written = Vec::new();
                 $( if let Some(value) = $crate::control::fields::requests!(@given $how $type, &self.$field) {
                     $crate::control::fields::requests!(@write $how value, map, $field $($key)?);
+                    written.push($crate::control::fields::requests!(@key $field $($key)?));
                 } )*
-                for (name, value) in &self.extra {
+                // A field that did not fit is in `extra`, and may have been set since.
+                for (name, value) in self.extra.iter().filter(|(name, _)| !written.contains(&name.as_str())) {
                     serde::ser::SerializeMap::serialize_entry(&mut map, name, value)?;
                 }
                 serde::ser::SerializeMap::end(map)

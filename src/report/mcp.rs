@@ -15,13 +15,13 @@ objects! {
         added: Vec<String>,
         /// Names of removed servers.
         removed: Vec<String>,
-        /// Connection errors, by the server's name: texts, unless the CLI changes.
+        /// Connection errors, by the server's name. CLI 2.1.330 sends texts; another shape is kept.
         errors: BTreeMap<String, Value>,
     }
 }
 
 impl McpSetServersResult {
-    /// The CLI has made the change already, so a field of an unexpected shape is no error.
+    /// The CLI has made the change already: a field that does not fit is kept in `extra`.
     pub(crate) fn parse(answer: &RawValue) -> Result<Self> {
         serde_json::from_str(answer.get()).map_err(|error| {
             let text = "the CLI's answer to 'mcp_set_servers' cannot be read";

@@ -51,8 +51,8 @@
 //!
 //! The limit is [`Timeouts::control_request`](crate::options::Timeouts::control_request), or
 //! [`Timeouts::long_request`](crate::options::Timeouts::long_request) for a full
-//! [`context_usage`](crate::Session::context_usage). [`Session::with_request_timeout`](crate::Session::with_request_timeout) sets another limit for single calls.
-//! When the limit passes, or the future is dropped, the request is withdrawn: the CLI gets a `control_cancel_request`,
+//! [`context_usage`](crate::Session::context_usage).
+//! [`Session::with_request_timeout`](crate::Session::with_request_timeout) sets another limit for single calls. When the limit passes, or the future is dropped, the request is withdrawn: the CLI gets a `control_cancel_request`,
 //! and a later answer is ignored.
 //!
 //! # Restarts of the CLI

@@ -145,6 +145,7 @@ impl LocalSessions {
 
     /// The messages of a session's conversation in order, from the start or from the last compaction. Rewound and
     /// edited messages and messages that the CLI added for itself are left out; all parallel tool calls are included.
+    /// The whole transcript is read into memory, whatever the page.
     pub async fn messages(&self, session_id: &str, page: Page) -> Result<SessionMessages> {
         self.read_messages(session_id, page, false).await
     }
@@ -236,7 +237,8 @@ impl LocalSessions {
 
     /// Copies a session's conversation, up to and including the message `up_to`, into a new session next to it, and
     /// returns the new id. Entries get new ids and name their origin. Without a title, the copy gets the session's
-    /// title with ` (fork)` appended. Checkpoints of files are not copied.
+    /// title with ` (fork)` appended. Checkpoints of files are not copied. The
+    /// whole transcript is read into memory.
     ///
     /// # Errors
     /// [`SessionNotFound`](ErrorKind::SessionNotFound), also if `up_to` is not in the session.

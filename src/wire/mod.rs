@@ -2,7 +2,7 @@
 //!
 //! - [`lenient`]: reads JSON that may be of another version
 //! - [`objects`], [`words`]: declare structs that keep unknown fields, and enums that keep unknown words
-//! - [`brief`]: `Debug` of a bounded length
+//! - [`brief`]: texts that stay short
 //! - [`line`]: splits bytes into lines, and makes lines of JSON texts
 //! - [`envelope`]: tells lines apart, and reads control frames
 //! - [`outgoing`]: writes control frames

@@ -78,7 +78,7 @@ macro_rules! objects {
         }
     )*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq)]
+        #[derive(Clone, Default, PartialEq)]
         #[allow(missing_docs, reason = "fields are named as on the wire")]
         #[non_exhaustive]
         pub struct $name {
@@ -96,6 +96,15 @@ macro_rules! objects {
                     } )*
                     _ => kind.unknown(key, value, &mut self.extra),
                 }
+            }
+        }
+
+        /// Writes only the names of what is in `extra`: the values may be secret.
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut fields = f.debug_struct(stringify!($name));
+                $( fields.field(stringify!($field), &self.$field); )*
+                fields.field("extra", &self.extra.keys()).finish()
             }
         }
 

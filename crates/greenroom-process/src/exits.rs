@@ -147,8 +147,12 @@ mod epoll {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(error) => {
-                    // Someone in this process has closed the descriptor. A further child cannot be added, and gets a thread.
-                    let children = std::mem::take(&mut lock(&SET).children);
+                    // Someone in this process has closed the descriptor. The next child gets a new one.
+                    let children = {
+                        let mut set = lock(&SET);
+                        set.epoll = None;
+                        std::mem::take(&mut set.children)
+                    };
                     for child in children.into_values() {
                         if wait_on_thread(Arc::clone(&child)).is_err() {
                             child.abandon();

@@ -196,6 +196,15 @@ impl Group {
     /// The leader's exit status, without waiting and without reaping; `None` while it runs. Only before the leader is reaped.
     fn status(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        #[cfg(target_os = "linux")]
+        if let Some(pidfd) = &self.pidfd {
+            let status =
+                rustix::io::retry_on_intr(|| waitid(WaitId::PidFd(std::os::fd::AsFd::as_fd(pidfd)), options));
+            // Linux 5.3 has pidfds, and cannot wait for them.
+            if !matches!(status, Err(rustix::io::Errno::INVAL)) {
+                return status;
+            }
+        }
         rustix::io::retry_on_intr(|| waitid(WaitId::Pid(self.id), options))
     }
 }

@@ -36,6 +36,9 @@
 //! Before each start, a short-lived thread (`greenroom-look`) opens the files that the start needs, so a file system
 //! that hangs delays only the starts that need it. If the start itself hangs, other starts wait behind it until the future of
 //! [`spawn`] is dropped.
+//!
+//! A fork of the host that executes no other program has none of these threads, and must start no children: a start would wait for
+//! ever.
 
 // From the bottom up; each file uses those above it:
 //

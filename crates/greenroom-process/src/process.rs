@@ -82,8 +82,7 @@ fn pipe_failed(error: io::Error) -> Error {
 /// once. Without `/bin/sh` a warning is logged once, and the system sends SIGKILL instead of SIGTERM to the children.
 ///
 /// The guardian is a child of the host: a host that waits for *all* its children waits for ever. A fork of the host
-/// that executes no other program, made after the first child, keeps the guardian waiting like the host itself, and must start
-/// no children.
+/// that executes no other program, made after the first child, keeps the guardian waiting like the host itself.
 pub struct Process {
     // Fields are dropped in order: the group is killed first.
     group: GroupGuard,

@@ -110,7 +110,7 @@ impl PermissionDecision {
     /// Adds changes of the permission rules.
     pub fn updates(mut self, changes: impl IntoIterator<Item = PermissionUpdate>) -> Self {
         if let Decision::Allow { updates, .. } = &mut self.decision {
-            updates.extend(changes);
+            updates.extend(changes.into_iter().map(PermissionUpdate::stored));
         }
         self
     }

@@ -38,7 +38,8 @@ requests! {
     ///
     /// The CLI suggests changes with a request
     /// ([`permission_suggestions`](super::PermissionRequest::permission_suggestions)) and accepts changes with a decision.
-    /// It drops *all* changes of a decision if one of them is malformed; the functions below make well-formed ones.
+    /// It drops *all* changes of a decision if one of them is malformed; [`add_rules`](Self::add_rules) and [`set_mode`](Self::set_mode)
+    /// make well-formed ones. For another kind, change the fields of one of these.
     ///
     /// ```
     /// use greenroom::permission::{PermissionBehavior, PermissionRule, PermissionUpdate};
@@ -62,6 +63,7 @@ requests! {
         may mode: PermissionMode,
         /// For changes of the working directories.
         may directories: Vec<String>,
+        /// In a decision without one, `session` is sent: the CLI needs a destination.
         may destination: PermissionDestination,
     }
 }
@@ -78,6 +80,12 @@ impl PermissionUpdate {
             destination: Some(PermissionDestination::Session),
             extra: Map::new(),
         }
+    }
+
+    /// The change as it is sent, with a destination.
+    pub(super) fn stored(mut self) -> Self {
+        self.destination.get_or_insert(PermissionDestination::Session);
+        self
     }
 
     /// Adds rules for this session.

@@ -72,6 +72,9 @@ fn stdio() -> String {
 
 impl Serialize for ExternalServer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.kind == "stdio" && self.args.is_none() {
+            return Self::serialize(&Self { args: Some(Vec::new()), ..self.clone() }, serializer);
+        }
         Self::serialize(self, serializer)
     }
 }
@@ -118,15 +121,19 @@ impl ExternalServer {
         Self { url: Some(url.into()), ..Self::new("http") }
     }
 
-    /// Sets an environment variable of the program.
+    /// Sets an environment variable of the program. A server behind an address has none.
     pub fn with_env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.env.insert(name.into(), value.into());
+        if self.kind == "stdio" {
+            self.env.insert(name.into(), value.into());
+        }
         self
     }
 
-    /// Adds a header.
+    /// Adds a header. A program gets none.
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.insert(name.into(), value.into());
+        if self.kind != "stdio" {
+            self.headers.insert(name.into(), value.into());
+        }
         self
     }
 

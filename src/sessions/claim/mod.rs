@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A lock file contains the process id of its owner. In the conversation's own configuration folder the name has no path in it,
-//! because containers may have that folder at different paths. The module [`folder`] says which folder that is. The file of a killed owner, a few bytes,
-//! stays until its conversation is claimed again.
+//! because containers may have that folder at different paths. The module [`folder`] says which folder that is. The file of
+//! a killed owner, a few bytes, stays until its conversation is claimed again.
 //!
 //! A program that deletes the file of a held lock, such as a cleaner of temporary files, releases it for other
 //! processes; the list of this process still refuses.

@@ -203,8 +203,8 @@ fn modified(metadata: &Metadata) -> SystemTime {
     metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Calls `take` for each line that starts with `{`. Returns the number of lines
-/// that are no entries: lines that start otherwise, and lines for which `take` returned false.
+/// Calls `take` for each line that starts with `{`. Returns the number of lines that are no entries: lines that start
+/// otherwise, and lines for which `take` returned false.
 pub(crate) fn each_line(path: &Path, mut take: impl FnMut(&str) -> bool) -> Result<usize> {
     let file = File::open(path).map_err(|error| unreadable(path, error))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);

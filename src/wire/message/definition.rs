@@ -58,7 +58,7 @@ macro_rules! messages {
                 let piece = if piece { MessageHead::read(&text, kept, TYPES).ok() } else { None };
                 let (mut head, piece) = match piece {
                     Some((head, piece)) => (head, Some(piece)),
-                    None => (MessageHead::read::<de::IgnoredAny>(&text, kept, TYPES)?.0, None),
+                    None => (MessageHead::read_alone(&text, kept, TYPES)?, None),
                 };
                 head.abridged = abridged;
                 let problem = match &*head.kind {

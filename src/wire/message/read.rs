@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::wire::fast::scan;
@@ -122,6 +123,22 @@ impl MessageHead {
         Ok((head, fields))
     }
 
+    /// Reads the head alone. Of a field that occurs twice, which a derived struct refuses, the last one counts.
+    pub(crate) fn read_alone(
+        text: &str,
+        kept: bool,
+        kinds: &'static [&'static str],
+    ) -> serde_json::Result<Self> {
+        match Self::read::<IgnoredAny>(text, kept, kinds) {
+            Ok((head, _)) => Ok(head),
+            Err(error) => {
+                let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(|_| error)?;
+                let text = serde_json::to_string(&fields)?;
+                Ok(Self::read::<IgnoredAny>(&text, false, kinds)?.0)
+            }
+        }
+    }
+
     pub(crate) fn session_id<'a>(&'a self, raw: &'a RawValue) -> Option<&'a str> {
         self.session_id.as_ref().map(|text| text.read(raw))
     }
@@ -191,7 +208,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use proptest::prelude::*;
-    use serde::de::IgnoredAny;
     use serde_json::Value;
 
     use super::*;
@@ -230,6 +246,18 @@ mod tests {
         let head = MessageHead::read::<IgnoredAny>(text, true, &[]).unwrap().0;
         assert_eq!((&*head.kind, head.subtype.as_deref()), ("y", Some("s\"1")));
         assert_eq!((head.uuid(raw), head.session_id(raw)), (None, None));
+    }
+
+    #[test]
+    fn the_last_of_two_equal_fields_counts() {
+        let head = MessageHead::read_alone(
+            r#"{"type":"x","uuid":"a","b":[1e999],"type":"y","uuid":"b"}"#,
+            true,
+            &[],
+        );
+        let head = head.unwrap();
+        assert_eq!((&*head.kind, head.uuid(RawValue::NULL)), ("y", Some("b")));
+        assert!(MessageHead::read_alone(r#"{"uuid":"a","uuid":"b"}"#, true, &[]).is_err());
     }
 
     #[test]

@@ -7,10 +7,11 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::read::MessageHead;
+use crate::wire::brief::Short;
 
 /// A message with a body `T`, to which it dereferences, and the fields that every message has.
 ///
-/// `Debug` writes the type, the ids and the length, so that no text gets into a log.
+/// `Debug` writes the type, the ids and the length, but no content.
 ///
 /// ```
 /// use greenroom::Message;
@@ -86,12 +87,13 @@ impl<T> Serialize for Typed<T> {
 
 impl<T> fmt::Debug for Typed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = |text: Option<&str>| text.map(|text| Short(text).to_string());
         f.debug_struct("Typed")
-            .field("type", &self.kind())
-            .field("subtype", &self.head.subtype)
-            .field("uuid", &self.uuid())
-            .field("session_id", &self.session_id())
-            .field("parent_tool_use_id", &self.parent_tool_use_id())
+            .field("type", &Short(self.kind()).to_string())
+            .field("subtype", &short(self.head.subtype.as_deref()))
+            .field("uuid", &short(self.uuid()))
+            .field("session_id", &short(self.session_id()))
+            .field("parent_tool_use_id", &short(self.parent_tool_use_id()))
             .field("bytes", &self.raw.get().len())
             .finish()
     }

@@ -161,7 +161,7 @@ impl ResultMessage {
         "error_max_structured_output_retries",
     ];
 
-    /// Whether the turn succeeded: the subtype is `success` and `is_error` is not set.
+    /// Whether the turn succeeded: the subtype is `success` and `is_error` is not true.
     pub fn is_success(&self) -> bool {
         self.subtype == "success" && self.is_error != Some(true)
     }

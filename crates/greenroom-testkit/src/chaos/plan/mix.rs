@@ -33,6 +33,7 @@ pub struct FaultMix {
 
 const HANDLERS: [FaultKind; 4] =
     [FaultKind::HandlerPanic, FaultKind::HandlerHang, FaultKind::HandlerSlow, FaultKind::HandlerError];
+
 impl FaultMix {
     /// Calls and prompts without faults. 60 steps, up to 8 calls at once.
     pub fn none() -> Self {

@@ -1,5 +1,5 @@
-//! The in-process servers, as the CLI knows them: announced by `initialize` or by `mcp_set_servers`; their tools, which may change; their resources; and the tools that the CLI itself
-//! has for those.
+//! The in-process servers, as the CLI knows them: announced by `initialize` or by `mcp_set_servers`; their tools, which may
+//! change; their resources; and the tools that the CLI itself has for those.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

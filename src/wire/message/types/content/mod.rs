@@ -9,8 +9,8 @@ pub(crate) mod parse;
 /// A content block of a message: text, thinking, a tool call, a tool's result, an image, or another type.
 ///
 /// The names are those of the Messages API. A block of another type, such as `redacted_thinking` or `document`, or of
-/// an unexpected shape is [`Unknown`](ContentBlock::Unknown). Fields that are not declared here, such as `cache_control`, are in the
-/// [`raw`](crate::Message::raw) JSON of the message.
+/// an unexpected shape is [`Unknown`](ContentBlock::Unknown). Fields that are not declared here, such as `cache_control`, are in
+/// the [`raw`](crate::Message::raw) JSON of the message.
 ///
 /// ```
 /// use greenroom::message::ContentBlock;
