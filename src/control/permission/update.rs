@@ -82,9 +82,11 @@ impl PermissionUpdate {
         }
     }
 
-    /// The change as it is sent, with a destination.
+    /// The change as it is sent: with a destination, unless it changes nothing that is known here.
     pub(super) fn stored(mut self) -> Self {
-        self.destination.get_or_insert(PermissionDestination::Session);
+        if self.rules.is_some() || self.mode.is_some() || self.directories.is_some() {
+            self.destination.get_or_insert(PermissionDestination::Session);
+        }
         self
     }
 
@@ -137,5 +139,31 @@ impl From<&str> for PermissionRule {
     /// Matches every call of the tool with this name.
     fn from(tool_name: &str) -> Self {
         Self::tool(tool_name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::{from_value, json, to_value};
+
+    use super::*;
+
+    #[test]
+    fn a_change_without_a_destination_is_sent_for_the_session() {
+        let sent =
+            |change: Value| to_value(from_value::<PermissionUpdate>(change).unwrap().stored()).unwrap();
+        for change in [
+            json!({ "type": "addRules", "behavior": "allow", "rules": [{ "toolName": "Bash" }] }),
+            json!({ "type": "setMode", "mode": "plan", "destination": null }),
+            json!({ "type": "addDirectories", "directories": ["/srv"] }),
+        ] {
+            let mut expected = change.clone();
+            expected["destination"] = json!("session");
+            assert_eq!(sent(change), expected);
+        }
+        let unknown = json!({ "type": "addWish", "wish": "more" });
+        assert_eq!(sent(unknown.clone()), unknown);
     }
 }
