@@ -49,6 +49,7 @@ pub struct Options {
     pub cli_path: Option<PathBuf>,
     /// Whether a CLI that is older than [`OLDEST_CLI`](super::OLDEST_CLI) is used. Otherwise the start fails with
     /// [`CliTooOld`](crate::ErrorKind::CliTooOld). Set `permission_mode` as well: some old CLIs start in the mode `auto`.
+    /// A CLI up to 2.1.257 shows the model no tool of a [`ToolServer`](crate::ToolServer).
     pub allow_old_cli: bool,
     /// The JavaScript runtime, by name or path (`node`, `bun`, `deno`), for a `cli_path` that is a script (`.js`,
     /// `.mjs`, `.ts` and so on). Default: the `node` on `PATH`.

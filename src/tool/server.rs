@@ -264,7 +264,7 @@ impl<S> ToolServer<S> {
     /// | default limit | [`Timeouts::tool`](crate::options::Timeouts::tool) | none; only the tool's own timeout counts |
     /// | exceeded limit | answered at once; the handler has `cancel_grace` to return | answered after the grace of 5 s: nothing of an async handler is left |
     /// | task of the handler | one of the session | the caller's |
-    /// | cancelled by the CLI | the handler has its grace time | drop the future: its token is cancelled, and the handler is dropped at once. |
+    /// | cancelled by the CLI | the handler has its grace time | `notifications/cancelled` is ignored; drop the future: its token is cancelled, and the handler is dropped at once |
     /// | panics | restart the server if there are too many | never restart it |
     /// | failed state factory | tried again; bounded by `server_restart` | every call fails with its error; no bound |
     /// | permissions, hooks, size limits | enforced by the CLI | none |

@@ -57,14 +57,14 @@ pub(crate) fn hand_to(user: Option<OsUser>, path: &Path) -> io::Result<()> {
 }
 
 /// Opens a connection. With [`Channel::Arguments`], replaces JSON in the arguments by private files, and returns their folder,
-/// which must outlive the process.
+/// which must outlive the process: bind it first, so that it is dropped last.
 pub(crate) async fn open(
     transport: &dyn Transport,
     mut launch: Launch,
     private: Channel,
-) -> Result<(Connection, Option<TempDir>)> {
+) -> Result<(Option<TempDir>, Connection)> {
     if private == Channel::Initialize {
-        return Ok((transport.open(launch).await?, None));
+        return Ok((None, transport.open(launch).await?));
     }
     let (launch, files) = blocking(move || {
         let files = into_files(&mut launch).map_err(|error| {
@@ -78,7 +78,8 @@ pub(crate) async fn open(
         Ok((launch, files))
     })
     .await?;
-    Ok((transport.open(launch).await?, files))
+    let connection = transport.open(launch).await?;
+    Ok((files, connection))
 }
 
 /// Moves JSON from arguments into files. Returns the folder of the files; `None` if there are none.

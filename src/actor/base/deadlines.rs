@@ -29,6 +29,9 @@ impl<K: Ord> Deadlines<K> {
 
     pub(crate) fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         self.at.retain(|(_, key)| keep(key));
+        if self.at.is_empty() {
+            self.timer = None;
+        }
     }
 
     pub(crate) fn has(&self, key: &K) -> bool {

@@ -23,7 +23,7 @@ impl Level {
 
     /// Returns the count before.
     pub(crate) fn remove(&self, n: usize) -> usize {
-        // Ordered with the second look of one who waits for room: either it sees this count, or the caller wakes it.
+        // Ordered with `recount`: either a waiter for room sees this count there, or this caller finds the waiter and wakes it.
         let before = self.count.fetch_sub(n, Ordering::SeqCst);
         if before - n <= self.limit / 2 && self.told.load(Ordering::Relaxed) {
             self.told.store(false, Ordering::Relaxed);
@@ -31,7 +31,7 @@ impl Level {
         before
     }
 
-    /// The count, ordered after the removals of other threads.
+    /// The count, for the second look of a waiter: see [`remove`](Level::remove).
     pub(crate) fn recount(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }

@@ -70,7 +70,7 @@ impl fmt::Display for CallbackKind {
 
 /// The failure of a handler.
 pub(crate) struct HandlerFault {
-    /// Otherwise the handler returned an error, or an answer that cannot be sent.
+    /// Whether the handler panicked. If not, it returned an error, or an answer that cannot be sent.
     pub(super) panicked: bool,
     pub(super) message: String,
 }

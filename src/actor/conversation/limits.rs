@@ -1,4 +1,4 @@
-//! The limits of a turn: its length, and the silence of its CLI. And the limit of the time without work.
+//! The limits of a turn (its length, and the silence of its CLI), of a run, and of the time without work.
 //!
 //! ```text
 //!   running ──turn or silence passes──► interrupting ──result──► Interrupted(Limit)

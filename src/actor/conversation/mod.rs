@@ -27,7 +27,7 @@
 //! - [`recovery`]: a turn whose CLI has ended
 //! - [`steering`]: messages into a running turn
 //! - [`interrupt`]: interrupts and cancelled turns
-//! - [`limits`]: the limits of a turn
+//! - [`limits`]: the limits of a turn, of a run, and of the time without work
 //! - [`run`]: when the run is over
 //!
 //! The conversation outlives every restart of the CLI: it sends a queued prompt to the next incarnation, once. Restart

@@ -31,7 +31,7 @@ pub(super) struct StoreBarrier {
     bytes: usize,
     /// Number of waits so far; tells this wait from the next.
     number: u64,
-    /// Set when a limit of the turn passes while its result waits. Checked again afterwards.
+    /// Set when a limit passes while events are held. Checked again afterwards.
     limit_tick: bool,
 }
 
@@ -146,7 +146,7 @@ impl ConversationState {
         }
     }
 
-    /// Whether the limits of the turn wait until its result is handled.
+    /// Whether the limits wait until the held events are handled.
     pub(super) fn holds_limits(&mut self) -> bool {
         self.store_barrier.limit_tick |= self.is_held();
         self.is_held()

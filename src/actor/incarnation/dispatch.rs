@@ -199,7 +199,8 @@ impl RequestDispatcher {
         self.shared.spec.watchdog.as_ref().is_some_and(|watchdog| !watchdog.holds())
     }
 
-    /// Refuses a request that is over a limit. The request has entered its gates, and only the reader enters requests.
+    /// Refuses a request that is over a limit. The request has entered its gates already: only the reader enters requests, so a gate
+    /// that is over its limit is over by this one.
     fn is_refused(&self, pending: &PendingRequest) -> bool {
         let bytes = pending.outbound().bytes();
         let (event, refusal) = if let Some(gate) = pending.gates().find(|gate| gate.is_over()) {

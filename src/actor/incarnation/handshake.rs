@@ -1,5 +1,6 @@
 //! The handshake of an incarnation: `initialize`, then everything that was set at run time.
 
+use futures_util::FutureExt;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -84,20 +85,31 @@ impl IncarnationTask {
         deadline: Instant,
     ) -> Result<Result<Box<RawValue>>, PortEnd> {
         let shared = self.shared.clone();
-        tokio::select! {
+        let reply = tokio::select! {
             // A CLI that has answered is ended in order.
             biased;
             reply = ask_through(&shared, self.epoch, body.clone(), deadline) => Ok(reply),
-            signal = open.ends(&mut self.commands) => Err(match signal {
-                ExitSignal::Asked => PortEnd::Asked,
-                signal => PortEnd::Died(self.died_at_start(open, signal).await),
-            }),
-        }
+            signal = open.ends(&mut self.commands) => Err(signal),
+        };
+        let signal = match reply {
+            Ok(Ok(answer)) => return Ok(Ok(answer)),
+            // The end of the CLI says more than the error of a request that ended with it.
+            Ok(Err(error)) => match open.ends(&mut self.commands).now_or_never() {
+                Some(signal) => signal,
+                None => return Ok(Err(error)),
+            },
+            Err(signal) => signal,
+        };
+        Err(match signal {
+            ExitSignal::Asked => PortEnd::Asked,
+            signal => PortEnd::Died(self.died_at_start(open, signal).await),
+        })
     }
 
     /// The end of an incarnation whose CLI has not answered, or has answered with an error.
     fn no_answer(&self, open: &OpenIncarnation, error: Error) -> PortEnd {
-        if error.kind() == ErrorKind::Timeout {
+        // `NotReady`: the router did not start again in time.
+        if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NotReady) {
             return PortEnd::Died(self.start_timeout(open.evidence.noise()));
         }
         refused(error.to_string())

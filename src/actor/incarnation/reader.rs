@@ -57,6 +57,9 @@ pub(crate) struct StdoutReader {
 /// Most answers in the mailbox of the router.
 const REPLIES: usize = 16;
 
+/// Lines in the queue to stdin at which the reader lets the writer go first.
+const MANY: usize = 256;
+
 /// Number of requests in one read after which the reader lets them go first.
 const FLOOD: usize = 150;
 
@@ -104,9 +107,9 @@ impl StdoutReader {
             if requests > 0 && self.feeder.has_lines() {
                 // Requests go first: the feeder parses the messages of this read beside them.
                 step_back().await;
-            } else if requests >= FLOOD {
+            } else if requests >= FLOOD || (requests > 0 && self.outbound.queued() >= MANY) {
                 // Handlers and the writer go first: otherwise the requests of a flood pile up before the first answer is
-                // written. A handler that blocks this thread holds the reader up for this long.
+                // written. A handler that blocks this thread holds the reader up for at most `Pace::STUCK`.
                 tokio::time::timeout(Pace::STUCK, yield_now()).await.ok();
             }
             self.feeder.hand_over().await.map_err(|_| "the message feeder has ended")?;

@@ -176,7 +176,7 @@ impl IncarnationTask {
         let mut launch = launch_for(options, &spec)?;
         launch.command.watchdog.clone_from(&shared.spec.watchdog);
         let flags = flags(&launch.args).join(" ");
-        let (connection, files) = files::open(&*shared.spec.transport, launch, *private).await?;
+        let (files, connection) = files::open(&*shared.spec.transport, launch, *private).await?;
         let (outbound, receiver) = Outbound::new(*epoch, &options.limits);
         let receiver = receiver.answers_to(shared.gate.clone());
         let command = connection.process.program().map(|program| format!("{} {flags}", program.display()));

@@ -173,7 +173,7 @@ impl Mirror {
     }
 
     /// Returns when the mirror of a killed session runs no append any more; at once if the session was not killed.
-    pub(crate) async fn fence_holds(&self) {
+    pub(crate) async fn appends_ended(&self) {
         if self.killed.is_cancelled() {
             self.appends.close();
             self.appends.wait().await;

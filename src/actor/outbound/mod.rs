@@ -77,7 +77,8 @@ impl OutboundReceiver {
 enum OutboundItem {
     Line {
         bytes: Vec<u8>,
-        _room: Option<OwnedSemaphorePermit>,
+        /// A notification's permit, held until the notification is written.
+        room: Option<OwnedSemaphorePermit>,
     },
     /// Close stdin.
     Close,
@@ -228,7 +229,7 @@ impl Outbound {
         }
         let held = bytes.capacity();
         self.state.bytes.add(held);
-        self.queue.send(OutboundItem::Line { bytes, _room: room }).map_err(|_| {
+        self.queue.send(OutboundItem::Line { bytes, room }).map_err(|_| {
             self.state.queued.fetch_sub(1, Ordering::Relaxed);
             self.state.bytes.remove(held);
             IncarnationEnded

@@ -18,7 +18,8 @@ impl SpareLine {
     pub(super) fn keep(&self, mut line: Vec<u8>) {
         if (LEAST..=MOST).contains(&line.capacity()) {
             line.clear();
-            drop(std::mem::replace(&mut *lock(&self.0), line));
+            let before = std::mem::replace(&mut *lock(&self.0), line);
+            drop(before);
         }
     }
 
@@ -28,7 +29,7 @@ impl SpareLine {
             return None;
         }
         let mut spare = lock(&self.0);
-        (room..=room + room / 8).contains(&spare.capacity()).then(|| std::mem::take(&mut *spare))
+        (room..=room + room / 32).contains(&spare.capacity()).then(|| std::mem::take(&mut *spare))
     }
 
     pub(super) fn free(&self) {

@@ -76,7 +76,7 @@ pub(crate) async fn write_lines(
                     lines += 1;
                     copied += line.capacity();
                 }
-                OutboundItem::Line { bytes: line, .. } => {
+                OutboundItem::Line { bytes: line, room } => {
                     lines += 1;
                     if line.len() < large {
                         bytes.extend_from_slice(line);
@@ -89,7 +89,10 @@ pub(crate) async fn write_lines(
                         // room.
                         let line = std::mem::take(line);
                         receiver.state.bytes.remove(line.capacity());
-                        receiver.state.spare.keep(line);
+                        // Notifications also come while nothing is asked, and then nobody frees the buffer.
+                        if room.is_none() {
+                            receiver.state.spare.keep(line);
+                        }
                     }
                 }
                 OutboundItem::Close => closing = true,

@@ -121,8 +121,8 @@ impl<L: Clone> HandlerTable<L> {
         lock(&self.0).deadlines.arm(wake);
     }
 
-    /// The handlers whose limit has passed before they answered; each is returned once. They still run: the caller answers their requests
-    /// and cancels their tokens.
+    /// The handlers that have not answered within their limit; each is returned once. They still run: the caller answers
+    /// their requests and cancels their tokens.
     pub(crate) fn expired(&self, now: Instant) -> Vec<RunningHandler<L>> {
         let mut running = lock(&self.0);
         let HandlerEntries { handlers, deadlines } = &mut *running;

@@ -54,7 +54,7 @@ pub(crate) enum ServerChange {
 
 /// A server to add.
 #[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant, reason = "an addition is made once and moved to its roster")]
+#[allow(clippy::large_enum_variant, reason = "additions are few and short-lived")]
 pub(crate) enum Addition {
     Inside(Arc<ServerSpec>),
     Outside(String, ExternalServer),

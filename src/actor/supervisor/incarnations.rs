@@ -172,7 +172,7 @@ impl Incarnations {
 }
 
 impl SupervisorState {
-    /// Starts the next incarnation. Without a router, it waits in its handshake for the next one.
+    /// Starts the next incarnation. Without a router, the incarnation waits in its handshake for the next router.
     pub(super) async fn start_port(&mut self) -> Handled {
         self.cli.epoch += 1;
         let (ended, end) = oneshot::channel();

@@ -149,7 +149,7 @@ impl SupervisorState {
         self.errand(async move {
             if let Some(mirror) = shared.mirror() {
                 tokio::time::timeout(limit, mirror.flushed()).await.ok();
-                if tokio::time::timeout(abort_within, mirror.fence_holds()).await.is_err() {
+                if tokio::time::timeout(abort_within, mirror.appends_ended()).await.is_err() {
                     tracing::warn!(
                         "an append that blocks its thread is left behind by a session that was killed"
                     );
