@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use super::base::current_value::CurrentValue;
 use super::base::gate::Gate;
 use super::current_cli::CurrentCli;
-use super::early::EarlyFeed;
 use super::ending::Ending;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
@@ -119,7 +118,7 @@ pub(crate) struct Shared {
     /// Held while the MCP servers or their permission rules are changed.
     pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) events: Feed<Event>,
-    pub(crate) messages: EarlyFeed,
+    pub(crate) messages: Feed<Message>,
     pub(crate) facts: watch::Sender<SessionFacts>,
     pub(crate) identity: Arc<dyn Identity>,
     /// Number of requests to the CLI so far; numbers the next one.
@@ -178,7 +177,7 @@ impl Shared {
             roster: CurrentValue::new(Arc::new(Roster::new(servers, &spec.options))),
             changing: Arc::default(),
             events: feeds.events,
-            messages: EarlyFeed::new(feeds.messages, limits.early_bytes),
+            messages: feeds.messages,
             facts,
             identity: Arc::new(SessionIdentity { facts: known, data }),
             asked: AtomicU64::new(0),

@@ -30,7 +30,7 @@
 //! | | `set_max_thinking_tokens` | [`set_max_thinking_tokens`](crate::Session::set_max_thinking_tokens), [`set_thinking_display`](crate::session::Requests::set_thinking_display) |
 //! | | `apply_flag_settings` | [`apply_flag_settings`](crate::session::Requests::apply_flag_settings) |
 //! | | `update_settings` | [`update_settings`](crate::session::Requests::update_settings) |
-//! | information | `initialize` | [`server_info`](crate::Session::server_info), [`capabilities`](crate::Session::capabilities) |
+//! | information | `initialize` | [`server_info`](crate::Session::server_info), [`has_capability`](crate::Session::has_capability) |
 //! | | `get_context_usage` | [`context_usage`](crate::Session::context_usage) |
 //! | | `get_usage` | [`usage`](crate::session::Requests::usage) |
 //! | | `reload_plugins` | [`reload_plugins`](crate::session::Requests::reload_plugins) |

@@ -248,7 +248,6 @@ impl ConversationState {
             self.queue.push_front(queued);
             return;
         }
-        self.shared.messages.close();
         if matches!(queued.history, TurnHistory::CutOff(_)) {
             self.shared.emit(Event::TurnContinued { epoch: outbound.epoch() });
         }

@@ -142,11 +142,6 @@ impl<S> ToolContext<S> {
         &self.state
     }
 
-    /// The server's state, shared.
-    pub fn shared_state(&self) -> Arc<S> {
-        self.state.clone()
-    }
-
     identity_methods!(self => self.call.caller.identity());
 
     /// The name of the server.
