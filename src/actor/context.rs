@@ -1,6 +1,6 @@
 //! The state that all actors of one session share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ractor::ActorRef;
@@ -122,7 +122,7 @@ pub(crate) struct Shared {
     pub(crate) facts: watch::Sender<SessionFacts>,
     pub(crate) identity: Arc<dyn Identity>,
     /// Number of requests to the CLI so far; numbers the next one.
-    asked: AtomicU64,
+    pub(crate) asked: AtomicU64,
     pub(crate) settings: Settings,
     pub(crate) cli: CurrentCli,
     pub(crate) ending: Ending,
@@ -212,11 +212,6 @@ impl Shared {
         self.roster.read().clone()
     }
 
-    /// The id of the next request to the CLI, over all incarnations and routers.
-    pub(crate) fn next_request_id(&self) -> String {
-        format!("req_{}", self.asked.fetch_add(1, Ordering::Relaxed))
-    }
-
     /// The events from now on.
     pub(crate) fn subscribe(&self) -> Events {
         Events::of(self.events.subscribe(), self.ending.gone.clone())
@@ -241,17 +236,5 @@ impl Shared {
         let bytes = event.shorten();
         tracing::debug!(parent: &self.span, event = ?event, "supervision event");
         self.events.send(event, bytes);
-    }
-
-    /// The span of a control request, under that of the running turn.
-    pub(crate) fn request_span(&self, request_id: &str, kind: &'static str, epoch: u64) -> tracing::Span {
-        tracing::info_span!(
-            parent: &*self.turn_span.read(),
-            "control_request",
-            request_id,
-            kind,
-            epoch,
-            outcome = tracing::field::Empty,
-        )
     }
 }

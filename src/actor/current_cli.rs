@@ -107,7 +107,7 @@ impl CurrentCli {
             ready,
             version: self.info.read().claude_code_version.clone().filter(|_| ready).map(short),
             lines_queued: running.map_or(0, |running| running.outbound.queued()),
-            outbound_bytes: running.map_or(0, |running| running.outbound.bytes().queued()),
+            outbound_bytes: running.map_or(0, |running| running.outbound.bytes().queued.count()),
         };
         (snapshot, running.map(|running| running.flush.clone()))
     }

@@ -261,7 +261,7 @@ impl ServerState {
     /// Ends the handlers, and then the state, whose drop is code of the application.
     async fn stop(&mut self) {
         self.inside.spec.registry.meet(None);
-        self.handlers.set_abort_text(format!("MCP server '{}' was stopped", self.inside.spec.name));
+        self.handlers.abort_text = format!("MCP server '{}' was stopped", self.inside.spec.name);
         let shared = self.shared.clone();
         self.handlers.stop(shared.options().timeouts.child_stop / 2, &shared.ending.killed).await;
         if let Serving::Ready(instance) = std::mem::replace(&mut self.serving, Serving::Ended) {

@@ -98,7 +98,7 @@ async fn two_servers_of_one_name() {
     assert_eq!(
         text.replace(file.to_str().unwrap(), "FILE"),
         "two MCP servers have the name 'calc': one is from `mcp_server`, the other from the file \
-         'FILE' of `mcp_config_file`; give one of them another name"
+         'FILE' of `Options::mcp_config_files`; give one of them another name"
     );
 }
 
