@@ -1,7 +1,11 @@
 //! Prompts.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::wire::brief::Short;
 
 /// A prompt: text or content blocks of the Messages API, and settings for how the CLI handles them.
 ///
@@ -24,7 +28,7 @@ use serde_json::{Map, Value, json};
 /// };
 /// # let _ = (text, blocks, verbatim, note);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
     /// Content blocks of the Messages API, passed on unchanged.
     pub content: Vec<Value>,
@@ -129,6 +133,13 @@ impl Prompt {
         line.insert("session_id".into(), "".into());
         line.insert("message".into(), json!({ "role": "user", "content": content }));
         Value::Object(line)
+    }
+}
+
+/// Shortened: a prompt may be large, and may be in an outcome that is logged.
+impl fmt::Debug for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Prompt({})", Short(&serde_json::to_string(self).unwrap_or_default()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state that all actors of one session share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ractor::ActorRef;
@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use super::base::current_value::CurrentValue;
 use super::base::gate::Gate;
 use super::current_cli::CurrentCli;
-use super::early::EarlyFeed;
 use super::ending::Ending;
 use super::messages::callbacks::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
@@ -119,11 +118,11 @@ pub(crate) struct Shared {
     /// Held while the MCP servers or their permission rules are changed.
     pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) events: Feed<Event>,
-    pub(crate) messages: EarlyFeed,
+    pub(crate) messages: Feed<Message>,
     pub(crate) facts: watch::Sender<SessionFacts>,
     pub(crate) identity: Arc<dyn Identity>,
     /// Number of requests to the CLI so far; numbers the next one.
-    asked: AtomicU64,
+    pub(crate) asked: AtomicU64,
     pub(crate) settings: Settings,
     pub(crate) cli: CurrentCli,
     pub(crate) ending: Ending,
@@ -178,7 +177,7 @@ impl Shared {
             roster: CurrentValue::new(Arc::new(Roster::new(servers, &spec.options))),
             changing: Arc::default(),
             events: feeds.events,
-            messages: EarlyFeed::new(feeds.messages, limits.early_bytes),
+            messages: feeds.messages,
             facts,
             identity: Arc::new(SessionIdentity { facts: known, data }),
             asked: AtomicU64::new(0),
@@ -213,11 +212,6 @@ impl Shared {
         self.roster.read().clone()
     }
 
-    /// The id of the next request to the CLI, over all incarnations and routers.
-    pub(crate) fn next_request_id(&self) -> String {
-        format!("req_{}", self.asked.fetch_add(1, Ordering::Relaxed))
-    }
-
     /// The events from now on.
     pub(crate) fn subscribe(&self) -> Events {
         Events::of(self.events.subscribe(), self.ending.gone.clone())
@@ -242,17 +236,5 @@ impl Shared {
         let bytes = event.shorten();
         tracing::debug!(parent: &self.span, event = ?event, "supervision event");
         self.events.send(event, bytes);
-    }
-
-    /// The span of a control request, under that of the running turn.
-    pub(crate) fn request_span(&self, request_id: &str, kind: &'static str, epoch: u64) -> tracing::Span {
-        tracing::info_span!(
-            parent: &*self.turn_span.read(),
-            "control_request",
-            request_id,
-            kind,
-            epoch,
-            outcome = tracing::field::Empty,
-        )
     }
 }

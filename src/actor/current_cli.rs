@@ -16,17 +16,17 @@ use crate::wire::Message;
 use crate::wire::lenient::{JsonSource, Lenient, ListRule};
 
 /// The capabilities that the current CLI has named.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Capabilities {
+#[derive(Default)]
+struct Capabilities {
     /// Named in the answer to `initialize`: only some of the capabilities.
-    pub(crate) of_initialize: Vec<String>,
+    of_initialize: Vec<String>,
     /// Named in `system/init`: all capabilities. `None` before the first turn.
-    pub(crate) of_init: Option<Vec<String>>,
+    of_init: Option<Vec<String>>,
 }
 
 impl Capabilities {
     /// True if the CLI has the capability; `None` if the CLI has not named all of its capabilities yet.
-    pub(crate) fn has(&self, name: &str) -> Option<bool> {
+    fn has(&self, name: &str) -> Option<bool> {
         if self.of_initialize.iter().chain(self.of_init.iter().flatten()).any(|known| known == name) {
             return Some(true);
         }
@@ -85,8 +85,8 @@ impl CurrentCli {
         self.info.read().clone()
     }
 
-    pub(crate) fn capabilities(&self) -> Capabilities {
-        self.capabilities.read().clone()
+    pub(crate) fn has_capability(&self, name: &str) -> Option<bool> {
+        self.capabilities.read().has(name)
     }
 
     /// The capabilities of the CLI that permission decisions depend on.
@@ -107,7 +107,7 @@ impl CurrentCli {
             ready,
             version: self.info.read().claude_code_version.clone().filter(|_| ready).map(short),
             lines_queued: running.map_or(0, |running| running.outbound.queued()),
-            outbound_bytes: running.map_or(0, |running| running.outbound.bytes().queued()),
+            outbound_bytes: running.map_or(0, |running| running.outbound.bytes().queued.count()),
         };
         (snapshot, running.map(|running| running.flush.clone()))
     }

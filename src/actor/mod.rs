@@ -57,7 +57,6 @@ pub(crate) mod callbacks;
 pub(crate) mod context;
 pub(crate) mod conversation;
 pub(crate) mod current_cli;
-pub(crate) mod early;
 pub(crate) mod ending;
 pub(crate) mod incarnation;
 pub(crate) mod mcp_server;

@@ -13,7 +13,6 @@ pub(crate) mod inquiry;
 pub(crate) mod lazy;
 pub mod permission;
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -84,12 +83,6 @@ impl CallbackHandlers {
         let more = self.inquiry_dialogs.iter().filter(|kind| !self.dialog_kinds.contains(kind));
         let more = more.filter(|_| self.inquiry.is_some());
         self.dialog_kinds.iter().chain(more).map(String::as_str).collect()
-    }
-}
-
-impl fmt::Debug for CallbackHandlers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallbackHandlers").field("hooks", &self.hooks.len()).finish_non_exhaustive()
     }
 }
 

@@ -121,11 +121,6 @@ impl ExitCause {
         }
     }
 
-    /// Whether the CLI refused to open the conversation in the way that it was told to.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, ExitCause::ResumeRefused { .. } | ExitCause::ConversationExists { .. })
-    }
-
     /// Calls `change` with every text that may come from the CLI, except for its stderr, which has its own bound.
     pub(crate) fn each_text(&mut self, change: &mut impl FnMut(&mut String)) {
         match self {

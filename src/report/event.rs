@@ -332,6 +332,6 @@ pub type Events = Subscription<Event>;
 
 impl Events {
     pub(crate) fn of(listener: Subscriber<Event>, gone: CancellationToken) -> Self {
-        Self::new(std::iter::empty(), listener, gone, |event| event, |count| Event::Missed { count })
+        Self::new(listener, gone, |event| event, |count| Event::Missed { count })
     }
 }

@@ -9,7 +9,6 @@ use super::cause::{ExitCause, as_text};
 use crate::error::{Error, Result};
 use crate::message::Typed;
 use crate::wire::ResultMessage;
-use crate::wire::brief::Short;
 
 /// The end of a turn. Every accepted prompt ends with exactly one outcome.
 ///
@@ -28,7 +27,7 @@ use crate::wire::brief::Short;
 /// }
 /// # let _ = report;
 /// ```
-#[derive(Clone, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
@@ -152,24 +151,6 @@ impl Outcome {
             )),
             Outcome::NotStarted { .. } => {
                 Err(Error::new(ErrorKind::Stopped, "the session ended before the prompt was sent"))
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Outcome::Completed { result } => f.debug_struct("Completed").field("result", result).finish(),
-            Outcome::Appended => f.write_str("Appended"),
-            Outcome::Interrupted { by, result, .. } => {
-                f.debug_struct("Interrupted").field("by", by).field("result", result).finish()
-            }
-            Outcome::Failed { error, result, .. } => {
-                f.debug_struct("Failed").field("error", error).field("result", result).finish()
-            }
-            Outcome::NotStarted { prompt } => {
-                write!(f, "NotStarted {{ prompt: {} }}", Short(&format!("{prompt:?}")))
             }
         }
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use futures_util::StreamExt;
-use futures_util::stream::{iter, unfold};
+use futures_util::stream::unfold;
 use tokio_util::sync::CancellationToken;
 
 use super::feed::{FeedItem, Subscriber};
@@ -15,10 +15,9 @@ use super::feed::{FeedItem, Subscriber};
 pub struct Subscription<T>(Pin<Box<dyn Stream<Item = T> + Send + Sync>>);
 
 impl<T: 'static> Subscription<T> {
-    /// First the items of `before`, then those of the feed; a gap becomes `missed`. The stream ends after the last item of
-    /// a session that has ended, even while handles of the session still exist.
+    /// The items of the feed; a gap becomes `missed`. The stream ends after the last item of a session that has ended,
+    /// even while handles of the session still exist.
     pub(crate) fn new<F: Clone + Send + 'static>(
-        before: impl Iterator<Item = T> + Send + Sync + 'static,
         subscriber: Subscriber<F>,
         gone: CancellationToken,
         item: fn(F) -> T,
@@ -40,7 +39,7 @@ impl<T: 'static> Subscription<T> {
             Some((next, (subscriber, gone)))
         });
         // Fused, so that polling after the end is safe.
-        Self(Box::pin(iter(before).chain(stream.fuse())))
+        Self(Box::pin(stream.fuse()))
     }
 
     /// Waits for the next item; `None` after the last item of a session that has ended. Cancel-safe.

@@ -30,7 +30,7 @@
 //! | | `set_max_thinking_tokens` | [`set_max_thinking_tokens`](crate::Session::set_max_thinking_tokens), [`set_thinking_display`](crate::session::Requests::set_thinking_display) |
 //! | | `apply_flag_settings` | [`apply_flag_settings`](crate::session::Requests::apply_flag_settings) |
 //! | | `update_settings` | [`update_settings`](crate::session::Requests::update_settings) |
-//! | information | `initialize` | [`server_info`](crate::Session::server_info), [`capabilities`](crate::Session::capabilities) |
+//! | information | `initialize` | [`server_info`](crate::Session::server_info), [`has_capability`](crate::Session::has_capability) |
 //! | | `get_context_usage` | [`context_usage`](crate::Session::context_usage) |
 //! | | `get_usage` | [`usage`](crate::session::Requests::usage) |
 //! | | `reload_plugins` | [`reload_plugins`](crate::session::Requests::reload_plugins) |
@@ -69,13 +69,10 @@
 //! the first turn the capabilities may be unknown; then the CLI decides. A request that the CLI does not know is also
 //! `Unsupported`.
 
-mod files;
+mod answers;
 mod info;
 mod mcp;
 mod server_info;
-mod settings;
-mod tasks;
-mod turn;
 mod usage;
 
 use std::fmt;
@@ -84,16 +81,16 @@ use std::ops::Deref;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-pub use files::{FileContents, FileEncoding, ReadFile, RewindResult};
+pub use answers::{
+    Backgrounded, CancelledMessage, FileContents, FileEncoding, InterruptReceipt, McpPermissionMode,
+    ModelSet, PermissionModeSet, PermissionOverrideSet, ReadFile, RewindResult, SettingsFile,
+};
 pub use info::{PluginInfo, ReloadPlugins, ReloadedOutputStyles, ReloadedPlugins, ReloadedSkills};
 pub use mcp::{
     McpConnection, McpImplementation, McpResource, McpResourceContent, McpServerConfig, McpServerStatus,
     McpStatus, McpToolHints, McpToolInfo,
 };
 pub use server_info::{AccountInfo, AgentInfo, ModelInfo, ServerInfo};
-pub use settings::{McpPermissionMode, ModelSet, PermissionModeSet, PermissionOverrideSet, SettingsFile};
-pub use tasks::Backgrounded;
-pub use turn::{CancelledMessage, InterruptReceipt};
 pub use usage::{ContextCategory, ContextDetail, ContextUsage, UsageReport};
 
 use crate::error::{Error, ErrorKind, Result};

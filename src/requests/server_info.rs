@@ -38,7 +38,7 @@ objects! {
         current_permission_mode: Option<String>,
         /// `idle`, `running` or `requires_action`.
         session_state: Option<String>,
-        /// Some of the CLI's capabilities; [`Session::capabilities`](crate::Session::capabilities) has all.
+        /// Some of the CLI's capabilities; [`Session::has_capability`](crate::Session::has_capability) knows all.
         capabilities: Vec<String>,
         /// The CLI accepted the session's hooks.
         hooks_applied: Option<bool>,

@@ -99,11 +99,11 @@ impl Outlet {
                     return Ok(());
                 }
                 params["progressToken"] = json!(call.progress_token());
-                call.caller.notify(method, to_raw_value(&params)?).await;
+                call.notify(method, to_raw_value(&params)?).await;
             }
             _ => {
                 if let Some(peer) = self.spec.registry.peer() {
-                    peer.notify(method, to_raw_value(&params)?).await;
+                    peer.notify(&self.spec.name, method, to_raw_value(&params)?).await;
                 }
             }
         }

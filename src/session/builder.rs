@@ -12,7 +12,6 @@ use serde_json::Value;
 use super::handle::Session;
 use super::messages::{Messages, Own};
 use crate::actor::context::Feeds;
-use crate::actor::early::Early;
 use crate::actor::mirror::SharedStore;
 use crate::actor::supervisor::killing::KillSwitch;
 use crate::blocking::caught::DropElsewhere;
@@ -23,9 +22,7 @@ use crate::control::{
 };
 use crate::guardian::Watchdog;
 use crate::identity::SessionData;
-use crate::options::{
-    AgentDefinition, Effort, ExternalServer, OutputFormat, Plugin, Sandbox, Skills, SystemPrompt, Thinking,
-};
+use crate::options::{ExternalServer, OutputFormat, SystemPrompt, Thinking};
 use crate::report::Events;
 use crate::store::SessionStore;
 use crate::tool::{CompleteServer, spec::ServerSpec};
@@ -100,12 +97,6 @@ impl SessionBuilder {
     /// Adds an MCP server that the CLI connects to.
     pub fn external_mcp_server(mut self, name: impl Into<String>, server: ExternalServer) -> Self {
         self.options.mcp_servers.insert(name.into(), server);
-        self
-    }
-
-    /// Adds a file that names more MCP servers, in the CLI's own format.
-    pub fn mcp_config_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.options.mcp_config_files.push(path.into());
         self
     }
 
@@ -209,7 +200,7 @@ impl SessionBuilder {
     /// ```
     pub fn messages(&mut self) -> Messages {
         let (listener, gone) = self.feeds().listen();
-        Messages::of(Early::default(), listener, gone)
+        Messages::of(listener, gone)
     }
 
     fn feeds(&mut self) -> &mut Feeds {
@@ -315,53 +306,14 @@ impl SessionBuilder {
         self.configure(|options| options.output_format = Some(OutputFormat::of::<T>()))
     }
 
-    /// Limits the model turns of one prompt.
-    pub fn max_turns(self, turns: u32) -> Self {
-        self.configure(|options| options.max_turns = Some(turns))
-    }
-
-    /// Sets how hard the model works.
-    pub fn effort(self, effort: Effort) -> Self {
-        self.configure(|options| options.effort = Some(effort))
-    }
-
     /// Sets whether and how much the model thinks before it answers.
     pub fn thinking(self, thinking: Thinking) -> Self {
         self.configure(|options| options.thinking = Some(thinking))
     }
 
-    /// Adds a subagent.
-    pub fn agent(self, name: impl Into<String>, agent: AgentDefinition) -> Self {
-        self.configure(|options| drop(options.agents.insert(name.into(), agent)))
-    }
-
-    /// Adds a plugin.
-    pub fn plugin(self, plugin: Plugin) -> Self {
-        self.configure(|options| options.plugins.push(plugin))
-    }
-
-    /// Enables a skill by name. To enable all skills, set [`Options::skills`].
-    pub fn skill(self, name: impl Into<String>) -> Self {
-        self.configure(|options| match &mut options.skills {
-            Some(Skills::Only(names)) => names.push(name.into()),
-            Some(Skills::All) => {}
-            None => options.skills = Some(Skills::only([name])),
-        })
-    }
-
     /// Sets the CLI's settings for this session: a JSON object, or the path of a file.
     pub fn settings(self, settings: impl Into<Value>) -> Self {
         self.configure(|options| options.settings = Some(settings.into()))
-    }
-
-    /// Sets the sandbox for commands.
-    pub fn sandbox(self, sandbox: Sandbox) -> Self {
-        self.configure(|options| options.sandbox = Some(sandbox))
-    }
-
-    /// Adds a directory that tools may use besides the working directory.
-    pub fn additional_directory(self, path: impl Into<PathBuf>) -> Self {
-        self.configure(|options| options.additional_directories.push(path.into()))
     }
 
     /// Limits each tool call, unless the tool has a limit of its own.

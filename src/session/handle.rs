@@ -141,12 +141,10 @@ impl Session {
         self.inner.shared.subscribe()
     }
 
-    /// Subscribes to all messages from now on, including messages that belong to no turn. The first call also gets the
-    /// messages before the first prompt, such as `SessionStart` hooks and warnings about settings
-    /// ([`Limits::early_bytes`](crate::options::Limits::early_bytes)).
+    /// Subscribes to all messages from now on, including messages that belong to no turn. Messages of the start, such as
+    /// `SessionStart` hooks and warnings about settings, need [`SessionBuilder::messages`](crate::SessionBuilder::messages).
     pub fn messages(&self) -> Messages {
-        let (early, listener) = self.inner.shared.messages.subscribe();
-        Messages::of(early, listener, self.inner.shared.ending.gone.clone())
+        Messages::of(self.inner.shared.messages.subscribe(), self.inner.shared.ending.gone.clone())
     }
 
     /// Reports the state of the session: its actors, calls in flight, queues and counters. Takes at most

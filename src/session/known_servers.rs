@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 impl SessionBuilder {
     /// Lets all tools of a server run without asking. Hooks still see their calls. The server is one of this builder:
     /// given to [`mcp_server`](SessionBuilder::mcp_server), [`external_mcp_server`](SessionBuilder::external_mcp_server)
-    /// or [`Options::mcp_servers`], or named in an [`mcp_config_file`](SessionBuilder::mcp_config_file).
+    /// or [`Options::mcp_servers`], or named in one of [`Options::mcp_config_files`].
     /// [`start`](SessionBuilder::start) refuses any other name, and lists the known ones. If a config file cannot be
     /// read, or `extra_args` has an `mcp-config`, every name is taken.
     ///

@@ -2,14 +2,13 @@
 
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::early::Early;
 use crate::report::Subscription;
 use crate::report::feed::Subscriber;
 use crate::wire::Message;
 
 /// A [`Stream`](futures_core::Stream) of all messages of a session, including messages that belong to no turn, such as those of background
-/// tasks between prompts. Ends with the session. Messages before the first prompt are kept for the first subscriber of
-/// [`Session::messages`](crate::Session::messages).
+/// tasks between prompts. Ends with the session. [`SessionBuilder::messages`](crate::SessionBuilder::messages) also has the
+/// messages that the CLI writes while it starts.
 ///
 /// A slow subscriber holds nothing up: up to [`Limits::messages_kept`](crate::options::Limits::messages_kept) messages of
 /// up to [`Limits::kept_bytes`](crate::options::Limits::kept_bytes) wait for it, and it is told how many more it has
@@ -41,10 +40,8 @@ pub enum MessageOrGap {
 }
 
 impl Messages {
-    pub(crate) fn of(early: Early, listener: Subscriber<Message>, gone: CancellationToken) -> Self {
-        let missed = (early.missed > 0).then_some(MessageOrGap::Missed(early.missed));
-        let early = early.messages.into_iter().map(MessageOrGap::Message).chain(missed);
-        Self::new(early, listener, gone, MessageOrGap::Message, MessageOrGap::Missed)
+    pub(crate) fn of(listener: Subscriber<Message>, gone: CancellationToken) -> Self {
+        Self::new(listener, gone, MessageOrGap::Message, MessageOrGap::Missed)
     }
 }
 

@@ -81,7 +81,7 @@ impl ServerHandle {
     /// CLI, or when `params` do not serialise.
     pub async fn notify(&self, method: &str, params: impl Serialize + Send) {
         if let (Some(peer), Ok(params)) = (self.spec.registry.peer(), to_raw_value(&params)) {
-            peer.notify(method, params).await;
+            peer.notify(&self.spec.name, method, params).await;
         }
     }
 
@@ -159,6 +159,6 @@ impl fmt::Debug for ServerHandle {
 impl<S> ToolContext<S> {
     /// The handle of the handler's server, to change what the server offers; `None` without a session.
     pub fn server_handle(&self) -> Option<ServerHandle> {
-        self.call.caller.server()?.downcast().ok().map(|handle| *handle)
+        self.call.link.handle.as_ref()?.downcast_ref::<ServerHandle>().cloned()
     }
 }

@@ -217,9 +217,9 @@ impl Registry {
         *lock(&self.announced)
     }
 
-    /// Sets the current CLI.
-    pub(crate) fn meet(&self, peer: Arc<dyn Peer>) {
-        *lock(&self.peer) = Some(peer);
+    /// Sets the current CLI; `None` when the server has ended.
+    pub(crate) fn meet(&self, peer: Option<Arc<dyn Peer>>) {
+        *lock(&self.peer) = peer;
     }
 
     pub(crate) fn peer(&self) -> Option<Arc<dyn Peer>> {

@@ -1,7 +1,6 @@
 //! A server as a session runs it: a [`ToolServer`](crate::ToolServer) without the type of its state.
 
 use std::any::{TypeId, type_name};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,12 +49,6 @@ pub(crate) struct ServerSpec {
 impl Clone for Box<dyn Mount> {
     fn clone(&self) -> Self {
         self.for_another_session()
-    }
-}
-
-impl fmt::Debug for ServerSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerSpec").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

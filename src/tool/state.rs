@@ -1,7 +1,6 @@
 //! The state of a server: who it is made for, and how.
 
 use std::any::{Any, TypeId};
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -13,7 +12,7 @@ use crate::identity::{Identity, identity_methods};
 
 /// The context of a factory that makes a server's state: the session that the state is for, and why it is made. See
 /// [`ToolServer::state_with`](crate::ToolServer::state_with).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct StateContext {
     pub(crate) identity: Arc<dyn Identity>,
     pub(crate) server: Arc<str>,
@@ -38,16 +37,6 @@ impl StateContext {
     /// many panics, a failed factory, a failed actor. `None` at the server's first start.
     pub fn restart_cause(&self) -> Option<&str> {
         self.restart_cause.as_deref()
-    }
-}
-
-impl fmt::Debug for StateContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateContext")
-            .field("server", &self.server)
-            .field("generation", &self.generation)
-            .field("restart_cause", &self.restart_cause)
-            .finish_non_exhaustive()
     }
 }
 

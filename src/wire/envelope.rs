@@ -5,11 +5,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de;
 use serde_json::value::RawValue;
 
+use super::lenient::{JsonSource, each_field};
 use super::message::read::mend;
 use super::rpc::Rpc;
 
@@ -108,45 +108,21 @@ struct Outer<'a> {
     response: Option<&'a RawValue>,
 }
 
-#[derive(serde::Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum OuterKey {
-    Type,
-    RequestId,
-    Request,
-    Response,
-    #[serde(other)]
-    Other,
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Outer<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OuterVisitor)
-    }
-}
-
-struct OuterVisitor;
-
-impl<'de> Visitor<'de> for OuterVisitor {
-    type Value = Outer<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object with a string `type`")
-    }
-
+impl<'a> Outer<'a> {
     // A derived struct would refuse a duplicate key; here the last one wins, as in JavaScript.
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outer<'de>, A::Error> {
-        let mut outer = Outer::default();
-        while let Some(key) = map.next_key()? {
+    fn read(line: &'a [u8]) -> serde_json::Result<Self> {
+        let (mut outer, mut json) = (Self::default(), serde_json::Deserializer::from_slice(line));
+        each_field(&mut json, &mut |key, value| {
+            let JsonSource::Raw(raw) = value else { return };
             match key {
-                OuterKey::Type => outer.kind = Some(map.next_value()?),
-                OuterKey::RequestId => outer.request_id = Some(map.next_value()?),
-                OuterKey::Request => outer.request = Some(map.next_value()?),
-                OuterKey::Response => outer.response = Some(map.next_value()?),
-                OuterKey::Other => drop(map.next_value::<de::IgnoredAny>()?),
+                "type" => outer.kind = Some(raw),
+                "request_id" => outer.request_id = Some(raw),
+                "request" => outer.request = Some(raw),
+                "response" => outer.response = Some(raw),
+                _ => {}
             }
-        }
-        Ok(outer)
+        })?;
+        json.end().map(|()| outer)
     }
 }
 
@@ -189,7 +165,7 @@ impl Frame {
 
     fn read(line: &[u8]) -> Result<Self, Unreadable> {
         let malformed = |error: serde_json::Error| Unreadable::Malformed(error.to_string());
-        let outer: Outer<'_> = serde_json::from_slice(line).map_err(malformed)?;
+        let outer = Outer::read(line).map_err(malformed)?;
         let kind = outer.kind.ok_or_else(|| malformed(de::Error::missing_field("type")))?;
         let kind: String = serde_json::from_str(kind.get()).map_err(malformed)?;
         let missing = |field: &str| Unreadable::Malformed(format!("a {kind} without `{field}`"));

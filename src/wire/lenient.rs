@@ -83,8 +83,8 @@ pub(crate) fn each_field<'de, D: Deserializer<'de>>(
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-            while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                (self.0)(&key, JsonSource::Raw(map.next_value()?));
+            while let Some(key) = map.next_key::<Word<'de>>()? {
+                (self.0)(&key.0, JsonSource::Raw(map.next_value()?));
             }
             Ok(())
         }

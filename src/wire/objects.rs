@@ -34,20 +34,13 @@ impl ObjectKind {
         value: JsonSource<'_>,
         extra: &mut Map<String, Value>,
     ) -> T {
-        T::read(value, self.lists()).unwrap_or_else(|| {
-            self.does_not_fit(key, value, extra);
+        let is_answer = matches!(self, ObjectKind::Answer);
+        T::read(value, if is_answer { ListRule::Whole } else { ListRule::Fitting }).unwrap_or_else(|| {
+            if is_answer && !value.is_null() {
+                keep(key, value, extra);
+            }
             T::default()
         })
-    }
-
-    fn lists(self) -> ListRule {
-        if matches!(self, ObjectKind::Answer) { ListRule::Whole } else { ListRule::Fitting }
-    }
-
-    fn does_not_fit(self, key: &str, value: JsonSource<'_>, extra: &mut Map<String, Value>) {
-        if matches!(self, ObjectKind::Answer) && !value.is_null() {
-            keep(key, value, extra);
-        }
     }
 
     /// Keeps a field that is not declared.

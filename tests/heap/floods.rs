@@ -212,7 +212,7 @@ fn frame(request_id: &str, server: &str, message: &Value) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_messages_of_1_mb_hold_no_more_than_the_bytes_kept() {
     let limits = Limits::default();
-    let bound = limits.kept_bytes + limits.message_lane_bytes + limits.early_bytes + A_LINE + A_FEW;
+    let bound = limits.kept_bytes + limits.message_lane_bytes + A_LINE + A_FEW;
     let sent = 150;
     let counters = most_held("150 messages of 1 MB, not read", bound, hasty(), async |cli| {
         let mut messages = cli.session.messages();

@@ -50,7 +50,11 @@ impl<K: Ord> Deadlines<K> {
         if self.timer.as_ref().is_some_and(|(at, task)| *at <= next && !task.is_finished()) {
             return;
         }
-        self.timer = Some((next, timer(next, Box::new(wake))));
+        let timer = async move {
+            tokio::time::sleep_until(next).await;
+            wake();
+        };
+        self.timer = Some((next, Task::spawn(timer)));
     }
 
     /// Removes the deadlines that have passed, and returns their keys in order. Call it when the timer has woken.
@@ -66,14 +70,6 @@ impl<K: Ord> Deadlines<K> {
         }
         expired
     }
-}
-
-/// Calls `wake` at the deadline.
-fn timer(deadline: Instant, wake: Box<dyn FnOnce() + Send>) -> Task {
-    Task::spawn(async move {
-        tokio::time::sleep_until(deadline).await;
-        wake();
-    })
 }
 
 /// The moment `limit` after `moment`; a limit that is too long for the clock counts as for ever.

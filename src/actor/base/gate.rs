@@ -12,7 +12,7 @@ use super::level::Level;
 pub(crate) struct Gate {
     /// Name of the tool server; `None` for the whole session.
     pub(crate) server: Option<String>,
-    in_flight: Level,
+    pub(crate) in_flight: Level,
     /// Handlers that were started and not polled yet.
     beginning: AtomicUsize,
 }
@@ -20,14 +20,6 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new(server: Option<String>, limit: usize) -> Self {
         Self { server, in_flight: Level::new(limit), beginning: AtomicUsize::new(0) }
-    }
-
-    pub(crate) fn limit(&self) -> usize {
-        self.in_flight.limit
-    }
-
-    pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.count()
     }
 
     /// Counts a handler that is about to be started.
@@ -47,29 +39,19 @@ impl Gate {
 
     /// Whether more requests have entered than the limit allows.
     pub(crate) fn is_over(&self) -> bool {
-        self.in_flight() > self.limit()
-    }
-
-    pub(crate) fn enter(&self) {
-        self.in_flight.add(1);
-    }
-
-    pub(crate) fn leave(&self) {
-        self.in_flight.remove(1);
-    }
-
-    /// Whether a refusal is worth an event.
-    pub(crate) fn is_news(&self) -> bool {
-        self.in_flight.is_news()
+        self.in_flight.count() > self.in_flight.limit
     }
 
     /// Error text for a refused request.
     pub(crate) fn refusal(&self) -> String {
         match &self.server {
             Some(server) => {
-                format!("at capacity: {} requests to MCP server '{server}' are in flight", self.limit())
+                format!(
+                    "at capacity: {} requests to MCP server '{server}' are in flight",
+                    self.in_flight.limit
+                )
             }
-            None => format!("at capacity: {} requests are in flight", self.limit()),
+            None => format!("at capacity: {} requests are in flight", self.in_flight.limit),
         }
     }
 }
@@ -81,13 +63,13 @@ mod tests {
     #[test]
     fn a_full_gate_is_reported_again_only_after_it_was_half_empty() {
         let gate = Gate::new(None, 4);
-        (0..5).for_each(|_| gate.enter());
-        assert!(gate.is_over() && gate.is_news() && !gate.is_news());
-        gate.leave();
+        (0..5).for_each(|_| gate.in_flight.add(1));
+        assert!(gate.is_over() && gate.in_flight.is_news() && !gate.in_flight.is_news());
+        gate.in_flight.remove(1);
         assert!(!gate.is_over());
-        gate.leave();
-        assert!(!gate.is_news(), "one free place is not half");
-        gate.leave();
-        assert!(gate.is_news() && !gate.is_news());
+        gate.in_flight.remove(1);
+        assert!(!gate.in_flight.is_news(), "one free place is not half");
+        gate.in_flight.remove(1);
+        assert!(gate.in_flight.is_news() && !gate.in_flight.is_news());
     }
 }

@@ -154,7 +154,10 @@ impl CallbacksState {
                     });
                 } else {
                     // The only handler is for questions: deny, so that the CLI continues.
-                    pending.success(PermissionDecision::denied("the host decides on no permissions"));
+                    pending.success(
+                        Settled::Answered,
+                        PermissionDecision::denied("the host decides on no permissions"),
+                    );
                 }
             }
             CallbackRequest::Hook { callback_id, tool_use_id, input } => {
@@ -178,7 +181,7 @@ impl CallbacksState {
             CallbackRequest::Elicitation(raw) => {
                 let (own, inquiry) = (handlers.elicitation.clone(), handlers.inquiry.clone());
                 if own.is_none() && inquiry.is_none() {
-                    return pending.success(ElicitationAnswer::decline());
+                    return pending.success(Settled::Answered, ElicitationAnswer::decline());
                 }
                 let kind = kind_of(&own, CallbackKind::Elicitation, Asked::Elicitation);
                 let Some(request) = self.read::<ElicitationRequest>(&answer, kind.clone(), &raw) else {
@@ -308,7 +311,7 @@ impl CallbacksState {
         for handler in self.handlers.table().expired(Instant::now()) {
             let limit = handler.limit.unwrap_or_default();
             match handler.label.instead(&format!("{} did not answer within {limit:?}", handler.label)) {
-                Ok(answer) => handler.pending.timed_out(answer),
+                Ok(answer) => handler.pending.success(Settled::Cancelled, answer),
                 Err(message) => handler.pending.fail(Settled::Cancelled, &RpcError::internal(message)),
             }
             handler.pending.cancel.cancel();
@@ -331,7 +334,7 @@ fn kind_of<H>(own: &Option<H>, kind: CallbackKind, asked: Asked) -> CallbackKind
 
 fn settle(pending: &PendingRequest, answer: Result<impl Serialize, String>) {
     match answer {
-        Ok(body) => pending.success(body),
+        Ok(body) => pending.success(Settled::Answered, body),
         Err(message) => pending.refuse(&RpcError::internal(message)),
     }
 }

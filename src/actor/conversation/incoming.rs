@@ -40,7 +40,7 @@ impl ConversationState {
             self.run.message(piece, now);
         }
         if self.shared.messages.has_subscribers() {
-            pieces.iter().for_each(|piece| self.shared.messages.send(piece));
+            pieces.iter().for_each(|piece| self.tell(piece));
         }
         self.send_to_turn(pieces.into_iter());
         self.run_changed();
@@ -91,8 +91,12 @@ impl ConversationState {
 
     /// Hands a message to the subscribers and to the running turn.
     pub(super) fn hand_over(&mut self, message: &Message) {
-        self.shared.messages.send(message);
+        self.tell(message);
         self.send_to_turn(std::iter::once(message).cloned());
+    }
+
+    fn tell(&self, message: &Message) {
+        self.shared.messages.send(message.clone(), message.raw().get().len());
     }
 
     /// Hands messages to the running turn, and counts the messages that no turn takes.

@@ -40,7 +40,7 @@ use crate::wire::envelope::empty_object;
 
 /// The interrupts and cancels that the CLI has not answered.
 pub(super) struct Cancels {
-    unanswered: Vec<Cancelling>,
+    pub(super) unanswered: Vec<Cancelling>,
     /// Tasks that ask the CLI to interrupt what it does.
     interrupts: Vec<Task>,
     /// Number of cancels so far; numbers the next one.
@@ -50,10 +50,10 @@ pub(super) struct Cancels {
 }
 
 /// A cancel that the CLI was told of.
-struct Cancelling {
+pub(super) struct Cancelling {
     number: u64,
     turn: TurnKey,
-    epoch: u64,
+    pub(super) epoch: u64,
     _task: Task,
 }
 
@@ -65,15 +65,6 @@ impl Cancels {
             conversation.cast(ConversationMessage::Cancel { turn, ended }).ok();
         });
         Self { unanswered: Vec::new(), interrupts: Vec::new(), number: 0, canceller }
-    }
-
-    pub(super) fn are_unanswered(&self) -> bool {
-        !self.unanswered.is_empty()
-    }
-
-    /// An incarnation has ended: it answers no more.
-    pub(super) fn end_with_cli(&mut self, epoch: u64) {
-        self.unanswered.retain(|cancelling| cancelling.epoch > epoch);
     }
 }
 

@@ -155,17 +155,12 @@ impl ConversationState {
     }
 
     /// Sets or ends a limit of the session.
-    fn limit_session(&mut self, limit: Limit, at: Option<Instant>) {
+    pub(super) fn limit_session(&mut self, limit: Limit, at: Option<Instant>) {
         self.limits.deadlines.retain(|other| *other != limit);
         if let Some(at) = at {
             self.limits.deadlines.insert(at, limit);
             self.arm_limits();
         }
-    }
-
-    /// Sets the ceiling of the run.
-    pub(super) fn limit_run(&mut self) {
-        self.limit_session(Limit::Run, self.run.ceiling_at());
     }
 
     /// Starts the limit of a session that has become idle, and ends the limit of a session that has work.

@@ -64,7 +64,7 @@ use crate::report::failure::FailureSigns;
 use crate::report::{ConversationSnapshot, Event};
 use cli::CliState;
 use interrupt::Cancels;
-use limits::Limits;
+use limits::{Limit, Limits};
 use queue::{PromptQueue, Queued, TurnHistory};
 use results::ResultWatch;
 use run::RunTracker;
@@ -236,7 +236,7 @@ impl ConversationState {
             return;
         }
         // An interrupt that is on its way would hit the next prompt.
-        if self.cancels.are_unanswered() {
+        if !self.cancels.unanswered.is_empty() {
             return;
         }
         let Some(outbound) = self.outbound() else { return };
@@ -248,7 +248,6 @@ impl ConversationState {
             self.queue.push_front(queued);
             return;
         }
-        self.shared.messages.close();
         if matches!(queued.history, TurnHistory::CutOff(_)) {
             self.shared.emit(Event::TurnContinued { epoch: outbound.epoch() });
         }
@@ -298,7 +297,7 @@ impl ConversationState {
             self.run.ended() && self.running.is_none() && self.steering.is_empty() && self.queue.is_empty();
         self.shared.facts.send_if_modified(|facts| std::mem::replace(&mut facts.run_ended, ended) != ended);
         self.limit_idle(ended);
-        self.limit_run();
+        self.limit_session(Limit::Run, self.run.ceiling_at());
     }
 
     fn snapshot(&self) -> ConversationSnapshot {

@@ -16,7 +16,8 @@ impl ConversationState {
     pub(super) fn cli_ended(&mut self, epoch: u64, cause: Option<ExitCause>) {
         self.cli.ended(epoch);
         self.run.restarted();
-        self.cancels.end_with_cli(epoch);
+        // The CLI answers no more.
+        self.cancels.unanswered.retain(|cancelling| cancelling.epoch > epoch);
         self.steering_ends_with_cli(cause.as_ref());
         self.announced_end(cause.as_ref());
         let limit = self.limits.passed();

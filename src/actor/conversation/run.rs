@@ -141,26 +141,20 @@ impl RunTracker {
     }
 
     fn state(&mut self, state: SessionState, now: Instant) {
-        match &state {
-            SessionState::Idle => {
+        match state {
+            SessionState::Idle if self.result_seen => {
                 self.state = Some(state);
-                if self.result_seen {
-                    self.settle(now);
-                }
+                self.settle(now);
+                return;
             }
-            SessionState::Running => {
-                self.reopen();
-                if self.result_seen {
-                    self.arm(now);
-                }
-                self.state = Some(state);
-            }
-            SessionState::RequiresAction => {
-                self.reopen();
-                self.state = Some(state);
-            }
-            _ => {}
+            SessionState::Idle => {}
+            SessionState::Running | SessionState::RequiresAction => self.reopen(),
+            _ => return,
         }
+        if state == SessionState::Running && self.result_seen {
+            self.arm(now);
+        }
+        self.state = Some(state);
     }
 
     /// The turn's result has come, or is known to be lost.

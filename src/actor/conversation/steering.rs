@@ -287,10 +287,13 @@ impl ConversationState {
     /// Ends the messages when the CLI has ended. Messages that the CLI cannot have taken are queued if the CLI died,
     /// and come back otherwise.
     pub(super) fn steering_ends_with_cli(&mut self, cause: Option<&ExitCause>) {
-        let error = match cause {
-            Some(cause) => cause.to_error(),
-            None => self.end_of_session(),
-        };
+        let error =
+            match cause {
+                Some(cause) => cause.to_error(),
+                None => self.shared.ending.failed().cloned().unwrap_or_else(|| {
+                    Error::new(ErrorKind::Stopped, "the session was stopped during the turn")
+                }),
+            };
         // A port that was killed may have read messages that this actor was not told.
         let untold = matches!(cause, Some(ExitCause::Port { .. }));
         for pending in std::mem::take(&mut self.steering).into_iter().rev() {
@@ -304,14 +307,6 @@ impl ConversationState {
                 _ => pending.unknown(error.clone()),
             }
         }
-    }
-
-    fn end_of_session(&self) -> Error {
-        self.shared
-            .ending
-            .failed()
-            .cloned()
-            .unwrap_or_else(|| Error::new(ErrorKind::Stopped, "the session was stopped during the turn"))
     }
 
     /// Removes and ends the messages that fit.

@@ -169,12 +169,22 @@ impl RequestDispatcher {
         ignores_limits: bool,
         replayed: bool,
     ) -> Option<Answer> {
-        let span = self.shared.request_span(ids.request_id(), kind.as_str(), self.origin.outbound.epoch());
+        let span = tracing::info_span!(
+            parent: &*self.shared.turn_span.read(),
+            "control_request",
+            request_id = ids.request_id(),
+            kind = kind.as_str(),
+            epoch = self.origin.outbound.epoch(),
+            outcome = tracing::field::Empty,
+        );
         let answer = Answer::new(PendingRequest::open(&self.origin, ids, kind, gate, span));
         let pending = answer.pending();
         let request_id = pending.request_id();
         match self.shared.ledger.enter(pending, replayed) {
-            Admission::Admitted if self.deadline_has_passed() => {
+            // The watchdog has ended the CLI, or does so now: a host that was stopped finds requests in the pipe then.
+            Admission::Admitted
+                if self.shared.spec.watchdog.as_ref().is_some_and(|watchdog| !watchdog.holds()) =>
+            {
                 pending.refuse(&RpcError::internal(TOO_LATE));
             }
             Admission::Admitted if !ignores_limits && self.is_refused(pending) => {}
@@ -193,22 +203,16 @@ impl RequestDispatcher {
         None
     }
 
-    /// True when the session's watchdog has ended the CLI, or does so now. A host that was stopped finds requests in the
-    /// pipe then.
-    fn deadline_has_passed(&self) -> bool {
-        self.shared.spec.watchdog.as_ref().is_some_and(|watchdog| !watchdog.holds())
-    }
-
-    /// Refuses a request that is over a limit. The request has entered its gates already: only the reader enters requests, so a gate
-    /// that is over its limit is over by this one.
+    /// Refuses a request that is over a limit. The request has entered its gates already: only the reader enters requests, so
+    /// a gate that is over its limit is over by this one.
     fn is_refused(&self, pending: &PendingRequest) -> bool {
         let bytes = pending.outbound().bytes();
         let (event, refusal) = if let Some(gate) = pending.gates().find(|gate| gate.is_over()) {
-            let event = || Event::AtCapacity { server: gate.server.clone(), limit: gate.limit() };
-            (gate.is_news().then(event), gate.refusal())
+            let event = || Event::AtCapacity { server: gate.server.clone(), limit: gate.in_flight.limit };
+            (gate.in_flight.is_news().then(event), gate.refusal())
         } else if bytes.is_full() {
-            let event = || Event::OutboundFull { epoch: pending.epoch(), limit: bytes.limit() };
-            (bytes.is_news().then(event), bytes.refusal())
+            let event = || Event::OutboundFull { epoch: pending.epoch(), limit: bytes.queued.limit };
+            (bytes.queued.is_news().then(event), bytes.refusal())
         } else {
             return false;
         };

@@ -25,7 +25,7 @@ use crate::wire::envelope::{Frame, Unreadable};
 
 /// Lines of one read, in order.
 #[derive(Default)]
-struct LineBatch {
+pub(super) struct LineBatch {
     bytes: Vec<u8>,
     /// Bytes of all messages, parsed ones included.
     weight: usize,
@@ -61,7 +61,7 @@ pub(crate) struct MessageFeeder {
     lane: Arc<Semaphore>,
     /// Size of the lane, in bytes.
     most: usize,
-    batches: Vec<LineBatch>,
+    pub(super) batches: Vec<LineBatch>,
     /// Whether lines were handed over since the last `catch_up`.
     behind: bool,
     parser: MessageParser,
@@ -130,11 +130,6 @@ impl MessageFeeder {
         self.batches.push(LineBatch::default());
         let last = self.batches.len() - 1;
         &mut self.batches[last]
-    }
-
-    /// Whether lines were collected and not handed over.
-    pub(super) fn has_lines(&self) -> bool {
-        !self.batches.is_empty()
     }
 
     /// Sends the collected lines to the task. Waits while more than `Limits::message_lane_bytes` are on their way; a
@@ -281,7 +276,7 @@ impl FeederTask {
 
     /// Whether requests of the CLI are in flight, which go first.
     fn is_called(&self) -> bool {
-        self.parser.shared.gate.in_flight() > 0
+        self.parser.shared.gate.in_flight.count() > 0
     }
 
     fn at_once(&self) -> (usize, usize) {

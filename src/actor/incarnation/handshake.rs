@@ -11,7 +11,7 @@ use crate::actor::messages::port::PortEnd;
 use crate::actor::messages::session::Internal;
 use crate::actor::router::client::ask_through;
 use crate::actor::router::settings;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::options::{Delivery, is_too_old};
 use crate::plain::short;
 use crate::report::{Event, ExitCause, McpSetServersResult};
@@ -43,7 +43,13 @@ impl IncarnationTask {
             }
             reply => reply?,
         };
-        let raw = reply.map_err(|error| self.no_answer(open, error))?;
+        let raw = reply.map_err(|error| match error.kind() {
+            // `NotReady`: the router did not start again in time.
+            ErrorKind::Timeout | ErrorKind::NotReady => {
+                PortEnd::Died(self.start_timeout(open.evidence.noise()))
+            }
+            _ => refused(error.to_string()),
+        })?;
         let info: Reply<ServerInfo> =
             Reply::read("initialize", raw).map_err(|error| refused(error.to_string()))?;
         let version = info.claude_code_version.clone().map(short);
@@ -53,7 +59,7 @@ impl IncarnationTask {
         if let Some(reason) = initialize::unfit(&info, &shared.spec) {
             return Err(refused(reason.to_owned()));
         }
-        if initialize::left_hooks_out(&info, &shared.spec) {
+        if !shared.spec.handlers.hooks.is_empty() && info.hooks_applied == Some(false) {
             shared.emit(Event::HooksNotApplied { epoch });
         }
         if let Some(field) = initialize::overlooked(&info, &body) {
@@ -104,15 +110,6 @@ impl IncarnationTask {
             ExitSignal::Asked => PortEnd::Asked,
             signal => PortEnd::Died(self.died_at_start(open, signal).await),
         })
-    }
-
-    /// The end of an incarnation whose CLI has not answered, or has answered with an error.
-    fn no_answer(&self, open: &OpenIncarnation, error: Error) -> PortEnd {
-        // `NotReady`: the router did not start again in time.
-        if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NotReady) {
-            return PortEnd::Died(self.start_timeout(open.evidence.noise()));
-        }
-        refused(error.to_string())
     }
 
     /// Sends again what was set at run time. Fails if a setting is lost without which the CLI would do what it was told
@@ -175,7 +172,10 @@ impl IncarnationTask {
                     stderr,
                 }
             }
-            (ExitCause::Exited { stderr, .. }, None, None) if is_taken(&stderr) => {
+            // The CLI says on stderr alone that it has a conversation under the id of the new one.
+            (ExitCause::Exited { stderr, .. }, None, None)
+                if stderr.lines().any(|it| it.contains("Session ID") && it.contains("is already in use")) =>
+            {
                 ExitCause::ConversationExists { session_id: self.new_id().unwrap_or_default(), stderr }
             }
             (ExitCause::Exited { exit, stderr }, said, _) => {
@@ -193,9 +193,4 @@ impl IncarnationTask {
             _ => opens(self.shared.options()).map(str::to_owned),
         }
     }
-}
-
-/// Whether the CLI says that it has a conversation under the id of the new one. It says so on stderr alone.
-fn is_taken(stderr: &str) -> bool {
-    stderr.lines().any(|line| line.contains("Session ID") && line.contains("is already in use"))
 }

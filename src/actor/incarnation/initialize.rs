@@ -111,11 +111,6 @@ pub(crate) fn knows_no_private(options: &Options, stderr: &str) -> bool {
     has_private(options) && stderr.lines().any(unknown)
 }
 
-/// Whether the CLI says that it did not take the hooks.
-pub(crate) fn left_hooks_out(info: &ServerInfo, spec: &SessionSpec) -> bool {
-    !spec.handlers.hooks.is_empty() && info.hooks_applied == Some(false)
-}
-
 /// The private fields of the sent `initialize`, with the CLI's answer about each.
 fn private_fields(
     info: &ServerInfo,

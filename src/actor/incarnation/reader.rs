@@ -104,7 +104,7 @@ impl StdoutReader {
                 }
             }
             let requests = std::mem::take(&mut self.requests);
-            if requests > 0 && self.feeder.has_lines() {
+            if requests > 0 && !self.feeder.batches.is_empty() {
                 // Requests go first: the feeder parses the messages of this read beside them.
                 step_back().await;
             } else if requests >= FLOOD || (requests > 0 && self.outbound.queued() >= MANY) {

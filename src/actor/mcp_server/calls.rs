@@ -7,8 +7,7 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::peer::CallPeer;
-use super::{HandlerRequest, ServerCall, ServerState, Serving};
+use super::{HandlerRequest, ServerState, Serving};
 use crate::actor::base::deadlines::after;
 use crate::actor::base::restart_window::Verdict;
 use crate::actor::request::answer::Answer;
@@ -28,7 +27,7 @@ use crate::wire::rpc::RpcError;
 fn answer_call(
     answer: Answer,
     ended: CallEnd,
-    call: &ServerCall,
+    call: &CallContext,
     span: &tracing::Span,
     trace_payloads: bool,
 ) -> Option<String> {
@@ -43,7 +42,7 @@ fn answer_call(
     record(span, outcome, error_type);
     let panic = match &ended {
         CallEnd::Panicked(text) => {
-            log_panic(&call.caller.link.spec.name, call.subject(), text);
+            log_panic(&call.link.server, call.subject(), text);
             Some(text.clone())
         }
         _ => None,
@@ -84,7 +83,7 @@ impl ServerState {
         let Some((parent, limit)) = self.may_begin(pending, name, true, tool.timeout()) else { return };
         let pending = pending.clone();
         let mut call = self.context(&pending, named, limit);
-        call.caller.blocks = tool.blocks();
+        call.blocks = tool.blocks();
         let call = Arc::new(call);
         let trace_payloads = self.shared.options().trace_payloads;
         let span = self.tool_span(&parent, &pending, call.subject(), call.tool_use_id());
@@ -169,7 +168,7 @@ impl ServerState {
         let pending = answer.pending().clone();
         let (state, states) = (instance.state(run.state), instance.states());
         let mut call = self.context(&pending, Some(Named::new(run.subject, run.meta)), limit);
-        (call.caller.is_tool, call.caller.label) = (is_tool, Some(label.clone()));
+        (call.is_tool, call.label) = (is_tool, Some(label.clone()));
         let call = Arc::new(call);
         let span = if is_tool {
             self.tool_span(&parent, &pending, call.subject(), call.tool_use_id())
@@ -221,22 +220,14 @@ impl ServerState {
         self.handlers.start(pending, call, limit, None, Box::pin(handler));
     }
 
-    /// The context of a handler. For a tool that does not block, unless the caller changes it.
     fn context(
         &self,
         pending: &Arc<PendingRequest>,
         named: Option<Named>,
         limit: Option<Duration>,
-    ) -> ServerCall {
-        let caller = CallPeer {
-            pending: pending.clone(),
-            link: self.link.clone(),
-            generation: self.generation,
-            is_tool: true,
-            blocks: false,
-            label: None,
-        };
-        CallContext { named, deadline: limit.map(|limit| after(pending.received, limit)), caller }
+    ) -> CallContext {
+        let deadline = limit.map(|limit| after(pending.received, limit));
+        CallContext::new(pending.clone(), self.link.clone(), named, deadline, self.generation)
     }
 
     /// The CLI cancels a call of the newest MCP session.
@@ -282,7 +273,7 @@ impl ServerState {
         }
     }
 
-    fn panicked(&mut self, handler: &RunningHandler<Arc<ServerCall>>, message: String) {
+    fn panicked(&mut self, handler: &RunningHandler<Arc<CallContext>>, message: String) {
         self.shared.counting.panics.one();
         self.shared.emit(Event::CallPanicked {
             server: self.inside.spec.name.clone(),
@@ -292,7 +283,7 @@ impl ServerState {
         });
         // A panic on a state that was replaced meanwhile says nothing about the new one.
         let current =
-            matches!(self.serving, Serving::Ready(_)) && handler.label.caller.generation == self.generation;
+            matches!(self.serving, Serving::Ready(_)) && handler.label.generation == self.generation;
         if current && self.panics.record(Instant::now()) == Verdict::GiveUp {
             let limits = &self.shared.options().restarts.panics;
             let cause =
@@ -302,8 +293,8 @@ impl ServerState {
     }
 
     /// An aborted handler on the blocking lane still occupies its thread.
-    fn abandoned(&self, handler: &RunningHandler<Arc<ServerCall>>) {
-        if handler.label.caller.blocks {
+    fn abandoned(&self, handler: &RunningHandler<Arc<CallContext>>) {
+        if handler.label.blocks {
             self.shared.emit(Event::HandlerAbandoned {
                 server: self.inside.spec.name.clone(),
                 tool: handler.label.label().to_owned(),
@@ -315,7 +306,7 @@ impl ServerState {
     pub(super) fn tick(&mut self) {
         for handler in self.handlers.table().expired(Instant::now()) {
             let (call, limit) = (&handler.label, handler.limit.unwrap_or_default());
-            self.timed_out(&handler.pending, call.label(), call.caller.is_tool, limit);
+            self.timed_out(&handler.pending, call.label(), call.is_tool, limit);
         }
         self.refuse_late(Instant::now());
         self.arm();

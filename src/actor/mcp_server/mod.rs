@@ -30,7 +30,6 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use self::making::Making;
-use self::peer::{CallPeer, Link, OutboundPeer};
 use super::base::deadlines::millis;
 use super::base::reply::{respond, telling};
 use super::base::restart_window::RestartWindow;
@@ -43,7 +42,8 @@ use super::servers::roster::InsideServer;
 use crate::actor::messages::mcp_server::ServerMessage;
 use crate::plain::short;
 use crate::report::{CallSnapshot, ServerSnapshot};
-use crate::tool::run::context::{CallContext, Named};
+use crate::tool::handle::ServerHandle;
+use crate::tool::run::context::{CallContext, Link, Named};
 use crate::tool::run::dispatch::service;
 use crate::tool::run::instance::Instance;
 use crate::tool::run::service::{HandlerRun, Service, ServiceStep};
@@ -74,7 +74,7 @@ pub(crate) struct ServerState {
     /// The first handler of the newest MCP session: JSON-RPC ids of earlier sessions mean nothing in this one.
     first_of_session: HandlerId,
     serving: Serving,
-    handlers: HandlerTasks<Arc<ServerCall>, String>,
+    handlers: HandlerTasks<Arc<CallContext>, String>,
     /// Panics of calls of this generation.
     panics: RestartWindow,
 }
@@ -85,9 +85,6 @@ enum HandlerRequest {
     Call(Option<Named>, Option<Box<RawValue>>),
     Run(HandlerRun),
 }
-
-/// A request at work, as its handler and the server see it.
-type ServerCall = CallContext<CallPeer>;
 
 enum Serving {
     Making(Making),
@@ -112,7 +109,13 @@ impl Actor for McpServer {
         spec.registry.wake_with(telling(&myself, || ServerMessage::Changed));
         let ending = format!("MCP server '{}' has ended", spec.name);
         let generation = making::next_generation(&inside.generations);
-        let link = Arc::new(Link { shared: shared.clone(), spec: spec.clone() });
+        let handle = ServerHandle::new(spec.clone(), shared.ending.gone.clone());
+        let link = Arc::new(Link {
+            server: spec.name.clone(),
+            log_level: spec.registry.log_level.clone(),
+            identity: shared.identity.clone(),
+            handle: Some(Box::new(handle)),
+        });
         let limit = shared.options().timeouts.server_restart;
         let server = myself.clone();
         // An actor that has ended keeps no list.
@@ -224,8 +227,7 @@ impl ServerState {
     /// Another CLI is ready. It knows the lists that it was told in the manifest.
     fn cli_ready(&mut self, epoch: u64) {
         let Some(outbound) = self.shared.cli.outbound_of(epoch) else { return };
-        let peer = OutboundPeer { outbound, link: Arc::downgrade(&self.link) };
-        self.inside.spec.registry.meet(Arc::new(peer));
+        self.inside.spec.registry.meet(Some(Arc::new(outbound)));
         self.ready_epoch = Some(epoch);
         self.session.opened();
         self.changed();
@@ -258,7 +260,8 @@ impl ServerState {
 
     /// Ends the handlers, and then the state, whose drop is code of the application.
     async fn stop(&mut self) {
-        self.handlers.set_abort_text(format!("MCP server '{}' was stopped", self.inside.spec.name));
+        self.inside.spec.registry.meet(None);
+        self.handlers.abort_text = format!("MCP server '{}' was stopped", self.inside.spec.name);
         let shared = self.shared.clone();
         self.handlers.stop(shared.options().timeouts.child_stop / 2, &shared.ending.killed).await;
         if let Serving::Ready(instance) = std::mem::replace(&mut self.serving, Serving::Ended) {
@@ -283,7 +286,7 @@ impl ServerState {
             .map(|handler| CallSnapshot {
                 request_id: short(handler.pending.request_id()),
                 tool: short(handler.label.label()),
-                tool_use_id: handler.label.tool_use_id().filter(|_| handler.label.caller.is_tool).map(short),
+                tool_use_id: handler.label.tool_use_id().filter(|_| handler.label.is_tool).map(short),
                 age_ms: millis(now.duration_since(handler.pending.received)),
                 cancelled: handler.pending.cancel.is_cancelled(),
             })

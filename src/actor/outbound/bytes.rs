@@ -24,7 +24,7 @@ use crate::actor::base::level::Level;
 
 /// Counts the bytes in the outbound queue of one incarnation.
 pub(crate) struct OutboundBytes {
-    queued: Level,
+    pub(crate) queued: Level,
     /// Wakes one waiter at a time: woken together, all but the first would wait again.
     room: Notify,
 }
@@ -34,17 +34,9 @@ impl OutboundBytes {
         Self { queued: Level::new(limit), room: Notify::new() }
     }
 
-    pub(crate) fn limit(&self) -> usize {
-        self.queued.limit
-    }
-
-    pub(crate) fn queued(&self) -> usize {
-        self.queued.count()
-    }
-
     /// Whether the limit is reached, so that nothing new may begin.
     pub(crate) fn is_full(&self) -> bool {
-        self.queued() >= self.limit()
+        self.queued.count() >= self.queued.limit
     }
 
     pub(super) fn add(&self, bytes: usize) {
@@ -54,14 +46,9 @@ impl OutboundBytes {
     /// Takes bytes off the count that were written, or never will be.
     pub(super) fn remove(&self, bytes: usize) {
         let before = self.queued.remove(bytes);
-        if before >= self.limit() && before - bytes < self.limit() {
+        if before >= self.queued.limit && before - bytes < self.queued.limit {
             self.room.notify_one();
         }
-    }
-
-    /// Whether a refusal is worth an event.
-    pub(crate) fn is_news(&self) -> bool {
-        self.queued.is_news()
     }
 
     /// Waits until there is room, and wakes the next waiter to look too.
@@ -72,7 +59,7 @@ impl OutboundBytes {
         loop {
             let mut freed = std::pin::pin!(self.room.notified());
             freed.as_mut().enable();
-            if self.queued.recount() < self.limit() {
+            if self.queued.recount() < self.queued.limit {
                 break;
             }
             freed.await;
@@ -82,7 +69,7 @@ impl OutboundBytes {
 
     /// Error text for a refused request.
     pub(crate) fn refusal(&self) -> String {
-        format!("at capacity: {} bytes or more wait for the CLI to read them", self.limit())
+        format!("at capacity: {} bytes or more wait for the CLI to read them", self.queued.limit)
     }
 }
 
@@ -99,7 +86,7 @@ mod tests {
     async fn waiters_go_on_one_after_another_while_there_is_room() {
         let bytes = Arc::new(OutboundBytes::new(10));
         bytes.add(12);
-        assert!(bytes.is_full() && bytes.is_news() && !bytes.is_news());
+        assert!(bytes.is_full() && bytes.queued.is_news() && !bytes.queued.is_news());
         let waiting: Vec<_> = (0..3)
             .map(|_| {
                 let bytes = bytes.clone();
@@ -112,16 +99,16 @@ mod tests {
         let mut waiting = futures_util::future::join_all(waiting);
         assert!((&mut waiting).now_or_never().is_none());
         bytes.remove(1);
-        assert!((&mut waiting).now_or_never().is_none() && bytes.queued() == 11);
+        assert!((&mut waiting).now_or_never().is_none() && bytes.queued.count() == 11);
         bytes.remove(5);
         // The first waiter fills the queue to 10 again, and the others wait.
-        assert!((&mut waiting).now_or_never().is_none() && bytes.queued() == 10);
-        assert!(!bytes.is_news(), "half of the limit was not free yet");
+        assert!((&mut waiting).now_or_never().is_none() && bytes.queued.count() == 10);
+        assert!(!bytes.queued.is_news(), "half of the limit was not free yet");
         bytes.remove(6);
         waiting.await;
-        assert_eq!(bytes.queued(), 12);
+        assert_eq!(bytes.queued.count(), 12);
         bytes.remove(12);
-        assert!(bytes.is_news());
+        assert!(bytes.queued.is_news());
     }
 
     #[tokio::test]

@@ -105,8 +105,8 @@ pub(crate) async fn write_lines(
         receiver.state.queued.fetch_sub(lines, Ordering::Relaxed);
         receiver.state.bytes.remove(copied);
         bytes.clear();
-        let quiet =
-            receiver.queue.is_empty() && receiver.gate.as_ref().is_none_or(|gate| gate.in_flight() == 0);
+        let quiet = receiver.queue.is_empty()
+            && receiver.gate.as_ref().is_none_or(|gate| gate.in_flight.count() == 0);
         bytes.shrink_to(if quiet { KEPT_QUIET } else { KEPT });
         if quiet {
             items.shrink_to(FULL);

@@ -36,12 +36,6 @@ struct HandlerEntries<L> {
     deadlines: Deadlines<HandlerId>,
 }
 
-impl<L> Default for HandlerTable<L> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
 impl<L> Default for HandlerEntries<L> {
     fn default() -> Self {
         Self { handlers: HashMap::default(), deadlines: Deadlines::new() }
@@ -49,6 +43,10 @@ impl<L> Default for HandlerEntries<L> {
 }
 
 impl<L> HandlerTable<L> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
     pub(super) fn insert(&self, id: HandlerId, handler: RunningHandler<L>) {
         let mut running = lock(&self.0);
         if let Some(deadline) = handler.deadline {

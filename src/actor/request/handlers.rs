@@ -41,7 +41,7 @@ pub(crate) struct HandlerTasks<L, E> {
     tasks: TaskTracker,
     grace: Duration,
     /// Error text for the requests of aborted handlers.
-    abort_text: String,
+    pub(crate) abort_text: String,
 }
 
 /// Shared by the actor and the tasks of its handlers.
@@ -199,14 +199,10 @@ impl<L: Send + 'static, E: Send + 'static> HandlerTasks<L, E> {
         abort_text: String,
         report: impl Fn(HandlerEnd<E>) + Send + Sync + 'static,
     ) -> Self {
-        let ends = Arc::new(HandlerEnds { table: HandlerTable::default(), report: Box::new(report) });
+        let ends = Arc::new(HandlerEnds { table: HandlerTable::new(), report: Box::new(report) });
         let tasks = TaskTracker::new();
         let ready = ReadyHandlers::new(tasks.clone());
         Self { ends, next: 0, quick: Vec::new(), ready, tasks, grace, abort_text }
-    }
-
-    pub(crate) fn set_abort_text(&mut self, text: String) {
-        self.abort_text = text;
     }
 
     /// Starts a handler. Its output is the report for the actor, if any. A handler with a quick pace runs with the next

@@ -81,18 +81,6 @@ pub(crate) enum Settled {
     Orphaned,
 }
 
-impl Settled {
-    /// Value of the span's field `outcome`.
-    fn as_str(self) -> &'static str {
-        match self {
-            Settled::Answered => "answered",
-            Settled::Cancelled => "cancelled",
-            Settled::Refused => "refused",
-            Settled::Orphaned => "orphaned",
-        }
-    }
-}
-
 /// A request of the CLI, and everything that is needed to answer it.
 pub(crate) struct PendingRequest {
     ids: RequestIds,
@@ -133,7 +121,7 @@ impl PendingRequest {
             origin: origin.clone(),
             server_gate,
         };
-        pending.gates().for_each(Gate::enter);
+        pending.gates().for_each(|gate| gate.in_flight.add(1));
         pending
     }
 
@@ -183,8 +171,13 @@ impl PendingRequest {
 
     /// Answers a tool call with a result: that of its handler, or one that says that the handler took too long.
     pub(crate) fn mcp_result(&self, how: Settled, result: &CallToolResult) {
-        if self.settle(how) {
-            self.write_result(result);
+        if !self.settle(how) {
+            return;
+        }
+        let buffer = |room| self.outbound().buffer(room);
+        match answer::result_line(buffer, self.request_id(), self.ids.rpc_id(), result) {
+            Ok(line) => self.queue(|outbound| outbound.send_line(line)),
+            Err(error) => self.write(Err(error)),
         }
     }
 
@@ -203,17 +196,8 @@ impl PendingRequest {
         }
     }
 
-    /// Answers a control request with the result of its handler.
-    pub(crate) fn success(&self, body: impl Serialize) {
-        self.control(Settled::Answered, body);
-    }
-
-    /// Answers a control request whose handler took too long.
-    pub(crate) fn timed_out(&self, body: impl Serialize) {
-        self.control(Settled::Cancelled, body);
-    }
-
-    fn control(&self, how: Settled, body: impl Serialize) {
+    /// Answers a control request: with the result of its handler, or because the handler took too long.
+    pub(crate) fn success(&self, how: Settled, body: impl Serialize) {
         if self.settle(how) {
             self.write(outgoing::success(self.request_id(), body));
         }
@@ -260,20 +244,22 @@ impl PendingRequest {
             counting.late_answers.one();
             return false;
         }
-        self.gates().for_each(Gate::leave);
+        for gate in self.gates() {
+            gate.in_flight.remove(1);
+        }
         // Before the subscriber runs, which may take its time.
         (self.origin.settled)(self);
-        match how {
-            Settled::Answered => &counting.answered,
-            Settled::Cancelled => &counting.cancelled,
-            Settled::Refused => &counting.refused,
-            Settled::Orphaned => &counting.orphaned,
-        }
-        .one();
+        let (count, outcome) = match how {
+            Settled::Answered => (&counting.answered, "answered"),
+            Settled::Cancelled => (&counting.cancelled, "cancelled"),
+            Settled::Refused => (&counting.refused, "refused"),
+            Settled::Orphaned => (&counting.orphaned, "orphaned"),
+        };
+        count.one();
         if self.traced {
             // Dropped after the lock is released: closing a span runs the application's subscriber.
             let span = std::mem::replace(&mut *lock(&self.span), tracing::Span::none());
-            span.record("outcome", how.as_str());
+            span.record("outcome", outcome);
         }
         true
     }
@@ -284,14 +270,6 @@ impl PendingRequest {
             _ => {
                 self.queue(|outbound| outbound.send(outgoing::error(self.request_id(), &error.message, code)))
             }
-        }
-    }
-
-    fn write_result(&self, result: &CallToolResult) {
-        let buffer = |room| self.outbound().buffer(room);
-        match answer::result_line(buffer, self.request_id(), self.ids.rpc_id(), result) {
-            Ok(line) => self.queue(|outbound| outbound.send_line(line)),
-            Err(error) => self.write(Err(error)),
         }
     }
 

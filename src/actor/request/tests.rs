@@ -68,7 +68,7 @@ async fn the_first_outcome_is_written_and_later_ones_are_counted() {
     pending.refuse(&RpcError::internal("late"));
     assert!(pending.cancel.is_cancelled(), "the handler is told although the request is settled");
     assert_eq!((cli.origin.counting.answered.get(), cli.origin.counting.late_answers.get()), (1, 3));
-    assert_eq!(cli.origin.gate.in_flight(), 0);
+    assert_eq!(cli.origin.gate.in_flight.count(), 0);
     let written = cli.written().await;
     assert_eq!(written.len(), 1);
     let expected = serde_json::json!({"jsonrpc": "2.0", "id": 18446744073709551615_u64, "result": "first"});
@@ -84,7 +84,7 @@ proptest::proptest! {
         std::thread::scope(|scope| {
             for n in 0..threads {
                 scope.spawn(move || match n % 4 {
-                    0 => pending.success(1),
+                    0 => pending.success(Settled::Answered, 1),
                     1 => drop(pending.cancel()),
                     2 => pending.refuse(&RpcError::internal("no")),
                     _ => pending.orphan(),
@@ -96,7 +96,7 @@ proptest::proptest! {
         let outcomes: Vec<_> = outcomes.iter().map(|outcome| outcome.get()).collect();
         proptest::prop_assert_eq!(outcomes.iter().sum::<u64>(), 1);
         proptest::prop_assert_eq!(counting.late_answers.get(), threads as u64 - 1);
-        proptest::prop_assert_eq!(cli.origin.gate.in_flight(), 0);
+        proptest::prop_assert_eq!(cli.origin.gate.in_flight.count(), 0);
         proptest::prop_assert_eq!(cli.origin.outbound.queued() as u64, 1 - outcomes[3]);
     }
 }
@@ -117,7 +117,7 @@ async fn a_withdrawn_request_is_not_answered() {
     let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
     let answer = cli.asks(RequestKind::Hook, "a");
     answer.pending().orphan();
-    answer.pending().success(1);
+    answer.pending().success(Settled::Answered, 1);
     cli.asks(RequestKind::Hook, "b").pending().orphan();
     assert_eq!((cli.origin.counting.orphaned.get(), cli.origin.counting.late_answers.get()), (2, 1));
     assert!(cli.written().await.is_empty());
@@ -126,7 +126,7 @@ async fn a_withdrawn_request_is_not_answered() {
 #[tokio::test]
 async fn a_request_that_times_out_counts_as_cancelled_in_either_shape() {
     let cli = Asking::incarnation(1, &Arc::new(Ledger::new(8)));
-    cli.asks(RequestKind::Hook, "a").pending().timed_out(1);
+    cli.asks(RequestKind::Hook, "a").pending().success(Settled::Cancelled, 1);
     cli.asks(RequestKind::Hook, "b").pending().fail(Settled::Cancelled, &RpcError::internal("late"));
     let counting = &cli.origin.counting;
     assert_eq!((counting.cancelled.get(), counting.refused.get()), (2, 0));
@@ -190,7 +190,7 @@ fn start_quick(
     (0..Pace::STREAK).for_each(|_| pace.note(true, Duration::ZERO));
     let handler = Box::pin(async move {
         handler.await;
-        answer.pending().success(1);
+        answer.pending().success(Settled::Answered, 1);
         None
     });
     handlers.start(pending, (), None, Some(pace), handler);
@@ -236,6 +236,6 @@ async fn the_drop_of_an_actor_ends_quick_handlers_that_have_not_run() {
     for _ in 0..3 {
         assert!(matches!(ends.recv().await, Some((_, None))));
     }
-    assert_eq!((cli.origin.gate.in_flight(), cli.origin.counting.refused.get()), (0, 3));
+    assert_eq!((cli.origin.gate.in_flight.count(), cli.origin.counting.refused.get()), (0, 3));
     assert!(!cli.origin.gate.is_beginning());
 }

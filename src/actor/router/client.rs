@@ -1,5 +1,6 @@
 //! Asks the CLI through the current router.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ractor::ActorRef;
@@ -55,7 +56,7 @@ async fn ask_in(
     }
     let router = shared.router.borrow().clone();
     let router = router.ok_or_else(not_ready)?;
-    let request_id = shared.next_request_id();
+    let request_id = format!("req_{}", shared.asked.fetch_add(1, Ordering::Relaxed));
     let request = OutboundRequest { request_id: request_id.clone(), body, limit, handshake, reply };
     router.cast(RouterMessage::Send(request)).map_err(|_| not_ready())?;
     let mut withdraw = WithdrawOnDrop { router: Some(router), request_id };

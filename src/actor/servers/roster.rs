@@ -53,7 +53,7 @@ pub(crate) enum ServerChange {
 }
 
 /// A server to add.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[allow(clippy::large_enum_variant, reason = "additions are few and short-lived")]
 pub(crate) enum Addition {
     Inside(Arc<ServerSpec>),
@@ -276,7 +276,7 @@ impl fmt::Display for ServerOrigin<'_> {
         match self {
             Self::Inside => f.write_str("`mcp_server`"),
             Self::Outside => f.write_str("`external_mcp_server` or `Options::mcp_servers`"),
-            Self::File(path) => write!(f, "the file '{}' of `mcp_config_file`", path.display()),
+            Self::File(path) => write!(f, "the file '{}' of `Options::mcp_config_files`", path.display()),
             Self::Running => f.write_str("the running session"),
             Self::Added => f.write_str("this change of its servers"),
         }

@@ -160,15 +160,6 @@ impl Incarnations {
         self.refused.get_or_insert_with(|| refused.clone());
         Some(rung)
     }
-
-    /// An incarnation has ended, and not by a refusal to open the conversation.
-    fn was_open(&mut self) {
-        self.refused = None;
-        // The CLI may have written the conversation down before it died.
-        if self.resume == ResumeStep::Begin {
-            self.resume = ResumeStep::SameId;
-        }
-    }
 }
 
 impl SupervisorState {
@@ -268,12 +259,16 @@ impl SupervisorState {
         };
         self.shared.emit(Event::CliExited { epoch: self.cli.epoch, cause: cause.clone() });
         // A CLI that refuses to open the conversation refuses again: it is asked another way, or the session fails.
-        let refused = cause.is_refusal();
+        let refused = matches!(cause, ExitCause::ResumeRefused { .. } | ExitCause::ConversationExists { .. });
         if refused && !self.resume_otherwise(&cause) {
             return self.fail(self.refused_for_good(&cause)).await;
         }
         if !refused {
-            self.cli.was_open();
+            self.cli.refused = None;
+            // The CLI may have written the conversation down before it died.
+            if self.cli.resume == ResumeStep::Begin {
+                self.cli.resume = ResumeStep::SameId;
+            }
         }
         if matches!(self.stage, SessionStage::Starting) {
             return if refused { self.start_port().await } else { self.fail(cause.to_error()).await };

@@ -7,14 +7,11 @@ event! {
     /// When a subagent starts.
     SubagentStart: SubagentStartInput, SubagentStartOutput, SubagentStartFields;
     input { agent_id: String, agent_type: String, }
-    may {}
     output {
         /// Text that the subagent reads.
         additional_context: String,
-    }
-}
+    };
 
-event! {
     /// Before a subagent ends. [`block`](super::Output::block) makes it continue. The CLI ignores
     /// [`OnFailure::Block`](super::OnFailure::Block) here.
     SubagentStop: SubagentStopInput, SubagentStopOutput, SubagentStopFields;
@@ -33,25 +30,19 @@ event! {
     output {
         /// Text that the subagent reads and continues with.
         additional_context: String,
-    }
-}
+    };
 
-event! {
     /// When a task is created. The CLI is about to drop `team_name`.
     TaskCreated: TaskCreatedInput, TaskCreatedOutput;
     input { task_id: String, task_subject: String, }
-    may { task_description: String, teammate_name: String, team_name: String, }
-}
+    may { task_description: String, teammate_name: String, team_name: String, };
 
-event! {
     /// Before a task is completed. The CLI ignores [`OnFailure::Block`](super::OnFailure::Block) here, and is about to
     /// drop `team_name`.
     TaskCompleted: TaskCompletedInput, TaskCompletedOutput;
     input { task_id: String, task_subject: String, }
-    may { task_description: String, teammate_name: String, team_name: String, }
-}
+    may { task_description: String, teammate_name: String, team_name: String, };
 
-event! {
     /// Before a teammate becomes idle. The CLI ignores [`OnFailure::Block`](super::OnFailure::Block) here, and is about
     /// to drop `team_name`.
     TeammateIdle: TeammateIdleInput, TeammateIdleOutput;

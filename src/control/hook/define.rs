@@ -1,4 +1,4 @@
-//! The `event!` macro: declares a hook event, its input and its output.
+//! The `event!` macro: declares hook events, their inputs and their outputs.
 //!
 //! ```text
 //! event! {
@@ -6,7 +6,10 @@
 //!     PreToolUse: PreToolUseInput, PreToolUseOutput, PreToolUseFields;
 //!     input { tool_name: String, }        required: without one of these the hook fails
 //!     may { duration_ms: u64, }           optional: left in `extra` when the type does not fit
-//!     output { additional_context: String, updated_mcp: Value = "updatedMCP", }
+//!     output { additional_context: String, updated_mcp: Value = "updatedMCP", };
+//!     /// Events of one file are separated by `;`.
+//!     SessionEnd: SessionEndInput, SessionEndOutput;
+//!     input { reason: String, }
 //! }
 //! ```
 //!
@@ -14,14 +17,26 @@
 
 macro_rules! event {
     (
+        $(
+            $(#[doc = $doc:expr])*
+            $event:ident: $input:ident, $output:ident $(, $fields:ident)?;
+            $( $part:ident { $($body:tt)* } )+
+        );+
+    ) => {$(
+        $crate::control::hook::define::event! {
+            @one $(#[doc = $doc])* $event: $input, $output $(, $fields)?; $( $part { $($body)* } )+
+        }
+    )+};
+    (
+        @one
         $(#[doc = $doc:expr])*
         $event:ident: $input:ident, $output:ident, $fields:ident;
         input { $($in:tt)* }
-        may { $($may:tt)* }
+        $(may { $($may:tt)* })?
         output { $($(#[doc = $odoc:expr])* $ofield:ident: $oty:ty $(= $wire:literal)?,)+ }
     ) => {
         $crate::control::hook::define::event! {
-            @event ($($doc,)*) $event, $input, $output, $fields, { $($in)* } { $($may)* }
+            @event ($($doc,)*) $event, $input, $output, $fields, { $($in)* } { $($($may)*)? }
         }
 
         #[doc = concat!("`hookSpecificOutput` of a [`", stringify!($event), "`] hook.")]
@@ -50,13 +65,14 @@ macro_rules! event {
         }
     };
     (
+        @one
         $(#[doc = $doc:expr])*
         $event:ident: $input:ident, $output:ident;
         input { $($in:tt)* }
-        may { $($may:tt)* }
+        $(may { $($may:tt)* })?
     ) => {
         $crate::control::hook::define::event! {
-            @event ($($doc,)*) $event, $input, $output, NoFields, { $($in)* } { $($may)* }
+            @event ($($doc,)*) $event, $input, $output, NoFields, { $($in)* } { $($($may)*)? }
         }
     };
     (

@@ -78,7 +78,8 @@ impl Hook {
     }
 
     fn made(event: HookEvent, run: Handler<Box<RawValue>, HookOutput>) -> Self {
-        let on_failure = OnFailure::default_at(&event);
+        let forbids = blocking_answer(&event, "").is_some();
+        let on_failure = if forbids { OnFailure::Block } else { OnFailure::Continue };
         Self { event, matcher: None, timeout: None, on_failure, run }
     }
 
@@ -196,12 +197,6 @@ pub enum OnFailure {
     /// blocks by its own rules (`onFailure: "block"`). `start()` fails when the CLI does not know `onFailure`, and when
     /// the hook is at `Stop`, `SubagentStop`, `TaskCompleted` or `TeammateIdle`, where the CLI ignores it.
     Block,
-}
-
-impl OnFailure {
-    pub(super) fn default_at(event: &HookEvent) -> Self {
-        if blocking_answer(event, "").is_some() { Self::Block } else { Self::Continue }
-    }
 }
 
 /// The answer that forbids the hook's subject; `None` at events that have no such answer.

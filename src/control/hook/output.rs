@@ -230,12 +230,6 @@ impl<E: EventType> Output<E> {
     }
 }
 
-impl<E: EventType> Default for Output<E> {
-    fn default() -> Self {
-        Self::pass()
-    }
-}
-
 impl<E: EventType> From<Output<E>> for HookOutput {
     fn from(output: Output<E>) -> Self {
         if let Some(problem) = output.problem {

@@ -25,10 +25,8 @@ event! {
         session_title: String,
         /// Hides a blocked prompt from the user as well.
         suppress_original_prompt: bool,
-    }
-}
+    };
 
-event! {
     /// Before a slash command expands to a prompt. [`block`](super::Output::block) prevents the expansion.
     UserPromptExpansion: UserPromptExpansionInput, UserPromptExpansionOutput, UserPromptExpansionFields;
     input {
@@ -45,10 +43,8 @@ event! {
         additional_context: String,
         /// Hides a blocked prompt from the user as well.
         suppress_original_prompt: bool,
-    }
-}
+    };
 
-event! {
     /// When the user is notified. `notification_type` is an open set.
     Notification: NotificationInput, NotificationOutput, NotificationFields;
     input { message: String, notification_type: String, }
@@ -82,10 +78,8 @@ event! {
         action: ElicitationAction,
         /// The content, which must fit the requested schema.
         content: Value,
-    }
-}
+    };
 
-event! {
     /// Before the user's answer reaches the MCP server.
     ElicitationResult: ElicitationResultInput, ElicitationResultOutput, ElicitationResultFields;
     input { mcp_server_name: String, action: ElicitationAction, }
@@ -140,7 +134,6 @@ event! {
         /// The lines. The last batch may end within a line or be empty.
         delta: String,
     }
-    may {}
     output {
         /// Replaces the displayed text.
         display_content: String,

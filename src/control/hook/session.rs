@@ -34,10 +34,8 @@ event! {
         watch_paths: Vec<String>,
         /// Searches for skills and commands again after the hooks.
         reload_skills: bool,
-    }
-}
+    };
 
-event! {
     /// When a session ends. CLI 2.1.328 was not seen to run an application's hooks when its input is closed, which is
     /// how [`Session::stop`](crate::Session::stop) ends it.
     SessionEnd: SessionEndInput, SessionEndOutput;
@@ -45,25 +43,19 @@ event! {
         /// `clear`, `resume` (another conversation takes its place), `logout`, `prompt_input_exit` (the CLI's input was
         /// closed), `other`, or another word.
         reason: String,
-    }
-    may {}
-}
+    };
 
-event! {
     /// When a project is set up (`--init`, `--maintenance`).
     Setup: SetupInput, SetupOutput, SetupFields;
     input {
         /// `init`, `maintenance` or another word.
         trigger: String,
     }
-    may {}
     output {
         /// Text that the model reads.
         additional_context: String,
-    }
-}
+    };
 
-event! {
     /// Before the model's turn ends. [`block`](super::Output::block) makes the model continue; check
     /// [`stop_hook_active`](StopInput::stop_hook_active) to avoid an endless loop. The CLI ignores
     /// [`OnFailure::Block`](super::OnFailure::Block) here.
@@ -104,9 +96,7 @@ requests! {
         /// For a workflow.
         may name: String,
     }
-}
 
-requests! {
     /// A prompt on a schedule. `schedule` is a cron expression; the CLI cuts `prompt` at 1000 characters.
     part SessionCron {
         need id: String,
@@ -123,10 +113,8 @@ event! {
         /// `rate_limit`, `overloaded`, `server_error` or another word: the set is open.
         error: String,
     }
-    may { error_details: String, last_assistant_message: String, }
-}
+    may { error_details: String, last_assistant_message: String, };
 
-event! {
     /// Before the conversation is compacted.
     PreCompact: PreCompactInput, PreCompactOutput;
     input {
@@ -136,21 +124,16 @@ event! {
     may {
         /// Instructions for the summary.
         custom_instructions: String,
-    }
-}
+    };
 
-event! {
     /// After the conversation was compacted.
     PostCompact: PostCompactInput, PostCompactOutput;
     input {
         /// As at [`PreCompact`].
         trigger: String,
         compact_summary: String,
-    }
-    may {}
-}
+    };
 
-event! {
     /// Before the model is switched. CLI 2.1.328 was seen to run the hook several times for one switch, once for each
     /// model it considered.
     PreModelSwitch: PreModelSwitchInput, PreModelSwitchOutput, PreModelSwitchFields;
@@ -179,10 +162,8 @@ event! {
         /// Allows or refuses the switch. `Ask` refuses when no user can be asked.
         permission_decision: HookPermission,
         permission_decision_reason: String,
-    }
-}
+    };
 
-event! {
     /// After the model was switched. The optional fields are those of [`PreModelSwitchInput`].
     PostModelSwitch: PostModelSwitchInput, PostModelSwitchOutput, PostModelSwitchFields;
     input { from_model: String, to_model: String, source: String, }

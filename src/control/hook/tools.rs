@@ -85,10 +85,8 @@ event! {
         /// Text for the classifier of the permission mode `auto`, at most 2000 UTF-16 units: statements of the user,
         /// nothing that a tool or a model wrote.
         classifier_context: String,
-    }
-}
+    };
 
-event! {
     /// After a tool failed.
     PostToolUseFailure: PostToolUseFailureInput, PostToolUseFailureOutput, PostToolUseFailureFields;
     input { tool_name: String, tool_input: LazyValue, tool_use_id: String, error: String, }
@@ -101,15 +99,12 @@ event! {
     output {
         /// Text that the model reads beside the error.
         additional_context: String,
-    }
-}
+    };
 
-event! {
     /// After all tool calls of one message of the model have their results, before the model reads the results. Runs
     /// once for the whole batch.
     PostToolBatch: PostToolBatchInput, PostToolBatchOutput, PostToolBatchFields;
     input { tool_calls: Vec<BatchedToolCall>, }
-    may {}
     output {
         /// Text that the model reads beside the results.
         additional_context: String,

@@ -11,10 +11,8 @@ event! {
         /// `policy_settings`, `skills`, or another word.
         source: String,
     }
-    may { file_path: String, }
-}
+    may { file_path: String, };
 
-event! {
     /// When a file of instructions was loaded.
     InstructionsLoaded: InstructionsLoadedInput, InstructionsLoadedOutput;
     input {
@@ -31,15 +29,12 @@ event! {
         trigger_file_path: String,
         /// The including file, with `include`.
         parent_file_path: String,
-    }
-}
+    };
 
-event! {
     /// Creates a worktree: the hook has to create it and answer with its path. [`pass`](super::Output::pass) is no
     /// answer here.
     WorktreeCreate: WorktreeCreateInput, WorktreeCreateOutput, WorktreeCreateFields;
     input { name: String, }
-    may {}
     output {
         /// An absolute path.
         worktree_path: String,
@@ -56,22 +51,16 @@ impl WorktreeCreateOutput {
 event! {
     /// Removes a worktree.
     WorktreeRemove: WorktreeRemoveInput, WorktreeRemoveOutput;
-    input { worktree_path: String, }
-    may {}
-}
+    input { worktree_path: String, };
 
-event! {
     /// After the working directory changed.
     CwdChanged: CwdChangedInput, CwdChangedOutput, CwdChangedFields;
     input { old_cwd: String, new_cwd: String, }
-    may {}
     output {
         /// Absolute paths of files to watch: their changes run [`FileChanged`] hooks.
         watch_paths: Vec<String>,
-    }
-}
+    };
 
-event! {
     /// After a watched file changed.
     FileChanged: FileChangedInput, FileChangedOutput, FileChangedFields;
     input {
@@ -79,14 +68,11 @@ event! {
         /// `change`, `add`, `unlink` or another word.
         event: String,
     }
-    may {}
     output {
         /// Absolute paths of the files to watch from now on.
         watch_paths: Vec<String>,
-    }
-}
+    };
 
-event! {
     /// After a directory was added to the CLI's working directories.
     DirectoryAdded: DirectoryAddedInput, DirectoryAddedOutput;
     input {
@@ -95,5 +81,4 @@ event! {
         /// `slash_command` (of the user), `register_repo_root` (by the application), or another word.
         source: String,
     }
-    may {}
 }

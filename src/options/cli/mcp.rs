@@ -111,11 +111,6 @@ impl ExternalServer {
         Self { command: Some(command.into()), args: Some(args), ..Self::new("stdio") }
     }
 
-    /// A server behind HTTP with server-sent events.
-    pub fn sse(url: impl Into<String>) -> Self {
-        Self { url: Some(url.into()), ..Self::new("sse") }
-    }
-
     /// A server behind streamable HTTP.
     pub fn http(url: impl Into<String>) -> Self {
         Self { url: Some(url.into()), ..Self::new("http") }

@@ -8,5 +8,4 @@ pub(crate) mod permission;
 pub(super) mod plugin;
 pub(super) mod prompt;
 pub(super) mod sandbox;
-pub(super) mod setting_source;
 pub(super) mod settings;

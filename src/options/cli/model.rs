@@ -21,9 +21,7 @@ words! {
         /// As much as the model supports.
         Max = "max",
     }
-}
 
-words! {
     /// The part of the model's thinking that messages show.
     pub enum ThinkingDisplay {
         /// A summary.
@@ -62,11 +60,6 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// The model decides how much it thinks.
-    pub fn adaptive() -> Self {
-        Self::Adaptive { display: None }
-    }
-
     /// Thinking with a budget in tokens.
     pub fn budget(tokens: u32) -> Self {
         Self::Enabled { budget_tokens: Some(tokens), display: None }

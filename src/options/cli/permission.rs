@@ -6,6 +6,16 @@ use crate::error::{Error, Result};
 use crate::wire::words::words;
 
 words! {
+    /// A place of settings files. CLI 2.1.328 was seen not to start with an unknown word.
+    pub enum SettingSource {
+        /// The user's: `~/.claude/settings.json`.
+        User = "user",
+        /// The project's, shared: `.claude/settings.json`, and `CLAUDE.md`.
+        Project = "project",
+        /// The project's, on this machine only: `.claude/settings.local.json`.
+        Local = "local",
+    }
+
     /// The decision on calls of a tool that no rule allows.
     pub enum PermissionMode {
         /// Ask.
@@ -22,9 +32,7 @@ words! {
         /// A classifier decides.
         Auto = "auto",
     }
-}
 
-words! {
     /// Who answers permission requests.
     pub enum PermissionPrompts {
         /// This host: its handler, or the tool in
@@ -33,9 +41,7 @@ words! {
         /// Nobody: a call that would ask is denied at once, and the model is told why.
         None = "none",
     }
-}
 
-words! {
     /// The format of previews in an `AskUserQuestion`.
     pub enum QuestionPreview {
         /// Markdown.

@@ -18,7 +18,7 @@ with_defaults! {
     /// let limits = Limits { prompts_queued: 4, calls_in_flight: 100, ..Limits::default() };
     /// ```
     ///
-    /// Zero is refused, except in `early_bytes`.
+    /// Zero is refused.
     ///
     /// # Limits by subject
     #[doc = include_str!("limits.md")]
@@ -77,19 +77,12 @@ with_defaults! {
         /// subscribers that have not received them are told how many they missed. A single message that is larger is kept
         /// alone. Default: 16 MiB.
         pub kept_bytes: usize = 16 << 20,
-        /// Most messages from before the first prompt, also from the start of the session, that are kept for the first
-        /// subscriber of [`Session::messages`](crate::Session::messages), in bytes of JSON. 0: none are kept. Default:
-        /// 1 MiB.
-        pub early_bytes: usize = 1 << 20,
         /// Size of the end of the CLI's stderr that is kept for errors, in bytes. Default: 16 KiB.
         pub stderr_tail_bytes: usize = 16 << 10,
         /// Longest stderr line that is kept whole, in bytes; the rest of a longer line is dropped. Default: 8 KiB.
         pub stderr_line_bytes: usize = 8 << 10,
     }
 }
-
-/// Limits for which 0 means "none".
-const MAY_BE_ZERO: [&str; 1] = ["early_bytes"];
 
 impl Limits {
     /// Most entries that are kept for a slow subscriber.
@@ -106,7 +99,7 @@ impl Limits {
             }
         }
         let Ok(Value::Object(all)) = serde_json::to_value(self) else { return Ok(()) };
-        match all.iter().find(|(name, value)| **value == 0 && !MAY_BE_ZERO.contains(&name.as_str())) {
+        match all.iter().find(|(_, value)| **value == 0) {
             Some((name, _)) => Err(Error::invalid_option(format!("option `limits.{name}` is 0"))
                 .with_help("give it at least 1, or leave it out for the default")),
             None => Ok(()),

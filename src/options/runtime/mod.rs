@@ -47,4 +47,3 @@ pub(super) mod setting;
 pub(super) mod store;
 pub(super) mod timeouts;
 pub(super) mod trace;
-pub(super) mod unread;

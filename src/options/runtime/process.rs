@@ -75,7 +75,7 @@ pub enum EnvPolicy {
 }
 
 /// Never inherited: the first makes the CLI think that it runs inside another CLI, the others change its runtime.
-const NOT_INHERITED: [&str; 3] = ["CLAUDECODE", "NODE_OPTIONS", "BUN_OPTIONS"];
+pub(crate) const NOT_INHERITED: [&str; 3] = ["CLAUDECODE", "NODE_OPTIONS", "BUN_OPTIONS"];
 
 /// Parts of names that a `*` does not match, because the variable may hold a secret.
 const SECRET: &str =
@@ -124,11 +124,6 @@ impl EnvPolicy {
             Self::Only(names) => listed(names, name),
             Self::Clean => false,
         }
-    }
-
-    /// The variables to remove from an environment that is inherited as a whole.
-    pub(crate) fn taken_away() -> [&'static str; 3] {
-        NOT_INHERITED
     }
 }
 

@@ -1,7 +1,6 @@
 //! Information about the CLI and the session.
 
 use super::Requests;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -21,19 +20,10 @@ impl Session {
         self.shared().cli.info()
     }
 
-    /// The capabilities that the current CLI has reported, sorted: in its answer to `initialize` and, from its first
-    /// turn on, in `system/init`. Words such as `interrupt_receipt_v1`; an open set. CLIs before 2.1.205 report none.
-    pub fn capabilities(&self) -> Vec<String> {
-        let known = self.shared().cli.capabilities();
-        let all: BTreeSet<&String> =
-            known.of_initialize.iter().chain(known.of_init.iter().flatten()).collect();
-        all.into_iter().cloned().collect()
-    }
-
-    /// Whether the current CLI has this capability. `None` before the first turn, with which the CLI reports all of
-    /// them.
+    /// Whether the current CLI has this capability, such as `interrupt_receipt_v1`. `None` before the first turn, with
+    /// which the CLI reports all of them. CLIs before 2.1.205 report none.
     pub fn has_capability(&self, name: &str) -> Option<bool> {
-        self.shared().cli.capabilities().has(name)
+        self.shared().cli.has_capability(name)
     }
 
     /// Contents of the context window (`get_context_usage`). For [`Full`](ContextDetail::Full) the CLI asks the API to

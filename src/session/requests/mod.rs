@@ -12,7 +12,6 @@ mod files;
 mod info;
 mod mcp;
 mod settings;
-mod tasks;
 mod turn;
 
 use std::path::Path;

@@ -172,8 +172,12 @@ impl<'a> Tree<'a> {
             let answers_open = || {
                 let open = link.answered_calls().filter(|call| !answered.contains(call));
                 let source = link.source_tool_assistant.as_deref().and_then(|uuid| self.by_uuid.get(uuid));
-                open.filter_map(|call| callers.get(call).copied().flatten().or(source.copied()))
-                    .find(|caller| same_writer(link, &links[*caller]))
+                open.filter_map(|call| callers.get(call).copied().flatten().or(source.copied())).find(
+                    |caller| {
+                        let caller = &links[*caller];
+                        link.is_sidechain == caller.is_sidechain && link.agent_id == caller.agent_id
+                    },
+                )
             };
             let Some(caller) = by_parent.or_else(answers_open) else { continue };
             let Some(response) = links[caller].response().filter(|response| ends.contains_key(response))
@@ -195,8 +199,4 @@ impl<'a> Tree<'a> {
             .flat_map(|index| std::iter::once(index).chain(inserted.remove(&index).unwrap_or_default()))
             .collect()
     }
-}
-
-fn same_writer(one: &EntryLink, other: &EntryLink) -> bool {
-    one.is_sidechain == other.is_sidechain && one.agent_id == other.agent_id
 }

@@ -33,7 +33,7 @@ pub(super) fn parse_arguments<A: DeserializeOwned>(
     serde_json::from_str(&text).or_else(|_| {
         let parse = |text: &str| {
             let mut json = serde_json::Deserializer::from_str(text);
-            serde_path_to_error::deserialize(&mut json).map_err(|error| validation_error(&error))
+            serde_path_to_error::deserialize(&mut json).map_err(|error| invalid(&fault_at(&error)))
         };
         let error = match parse(&text) {
             Ok(arguments) => return Ok(arguments),
@@ -74,11 +74,6 @@ pub(super) fn rules_of<A: JsonSchema>(schema: &Map<String, Value>) -> Option<Val
 #[allow(clippy::extra_unused_type_parameters, reason = "the type is needed with the feature")]
 pub(super) fn rules_of<A: JsonSchema>(_: &Map<String, Value>) -> Option<Validator> {
     None
-}
-
-/// Says which field does not fit, and why.
-fn validation_error<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
-    invalid(&fault_at(error))
 }
 
 pub(super) fn invalid(what: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -12,22 +12,19 @@ use super::erased::CallEnd;
 #[derive(Debug)]
 pub(crate) struct BlockingLane {
     pub(super) permits: Arc<Semaphore>,
-    running: AtomicUsize,
+    threads: usize,
     abandoned: AtomicU64,
 }
 
 impl BlockingLane {
     pub(crate) fn new(threads: usize) -> Arc<Self> {
-        Arc::new(Self {
-            permits: Arc::new(Semaphore::new(threads.min(Semaphore::MAX_PERMITS))),
-            running: AtomicUsize::new(0),
-            abandoned: AtomicU64::new(0),
-        })
+        let threads = threads.min(Semaphore::MAX_PERMITS);
+        Arc::new(Self { permits: Arc::new(Semaphore::new(threads)), threads, abandoned: AtomicU64::new(0) })
     }
 
-    /// Handlers that occupy a thread now, abandoned ones included.
+    /// Handlers that have a permit now: they occupy a thread, abandoned ones included, or are about to.
     pub(crate) fn running(&self) -> usize {
-        self.running.load(Ordering::Relaxed)
+        self.threads - self.permits.available_permits()
     }
 
     /// Handlers abandoned on their thread since the start.
@@ -43,10 +40,8 @@ pub(super) async fn run_blocking(
     permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
     run: impl FnOnce() -> CallEnd + Send + 'static,
 ) -> Result<CallEnd, Box<dyn Any + Send>> {
-    lane.running.fetch_add(1, Ordering::Relaxed);
-    let running = RunningGuard(lane.clone());
     let handler = tokio::task::spawn_blocking(move || {
-        let _held = (permits, running);
+        let _held = permits;
         run()
     });
     let mut waiting = AbandonGuard(Some(lane));
@@ -57,15 +52,6 @@ pub(super) async fn run_blocking(
         Err(error) if error.is_panic() => Err(error.into_panic()),
         // The runtime shuts down and dropped the handler before it ran.
         Err(_) => Err(Box::new("the runtime is shutting down")),
-    }
-}
-
-/// Counts a handler as running until it is dropped with the handler.
-struct RunningGuard(Arc<BlockingLane>);
-
-impl Drop for RunningGuard {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The context of a handler: state, session, call and CLI.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::cancel::Cancel;
-use super::log_level::LogLevel;
-use super::peer::{Alone, Caller};
-use crate::identity::{TestSession, identity_methods};
+use super::log_level::{LevelFilter, LogLevel};
+use super::peer::{Alone, Request};
+use crate::identity::{Identity, TestSession, identity_methods};
 use crate::wire::rpc::CallMeta;
 
 /// The context of a handler: the server's state, the session with the application's data, the call, its deadline and
@@ -41,11 +42,29 @@ impl<S> Clone for ToolContext<S> {
 }
 
 /// A [`ToolContext`] without the state.
-pub(crate) struct CallContext<C: ?Sized = dyn Caller> {
+pub(crate) struct CallContext {
+    pub(crate) request: Arc<dyn Request>,
+    pub(crate) link: Arc<Link>,
     /// Set when the request's ids do not have these fields.
     pub(crate) named: Option<Named>,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) caller: C,
+    /// Number of starts of the server before the handler got its state, from 1.
+    pub(crate) generation: u32,
+    /// Whether the handler is a tool, whose failures are results.
+    pub(crate) is_tool: bool,
+    /// Whether the handler blocks a thread, and so cannot be aborted.
+    pub(crate) blocks: bool,
+    /// Name for people, if it differs from the subject.
+    pub(crate) label: Option<String>,
+}
+
+/// The server, for all its calls.
+pub(crate) struct Link {
+    pub(crate) server: String,
+    pub(crate) log_level: Arc<LevelFilter>,
+    pub(crate) identity: Arc<dyn Identity>,
+    /// The [`ServerHandle`](crate::tool::ServerHandle), whose type lies above this module; `None` without a session.
+    pub(crate) handle: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// Subject and `_meta` of a request that is not a plain tool call.
@@ -61,23 +80,38 @@ impl Named {
     }
 }
 
-impl<C: Caller + ?Sized> CallContext<C> {
+impl CallContext {
+    /// The context of a tool that does not block, unless the caller changes it.
+    pub(crate) fn new(
+        request: Arc<dyn Request>,
+        link: Arc<Link>,
+        named: Option<Named>,
+        deadline: Option<Instant>,
+        generation: u32,
+    ) -> Self {
+        Self { request, link, named, deadline, generation, is_tool: true, blocks: false, label: None }
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or_else(|| self.subject())
+    }
+
     /// The name of the tool, or the URI of the resource.
     pub(crate) fn subject(&self) -> &str {
         match &self.named {
             Some(named) => &named.subject,
-            None => self.caller.ids().tool().unwrap_or_default(),
+            None => self.request.ids().tool().unwrap_or_default(),
         }
     }
 
     pub(crate) fn request_id(&self) -> &str {
-        self.caller.ids().request_id()
+        self.request.ids().request_id()
     }
 
     pub(crate) fn tool_use_id(&self) -> Option<&str> {
         match &self.named {
             Some(named) => named.tool_use_id.as_deref(),
-            None => self.caller.ids().tool_use_id(),
+            None => self.request.ids().tool_use_id(),
         }
     }
 
@@ -86,12 +120,16 @@ impl<C: Caller + ?Sized> CallContext<C> {
         match &self.named {
             Some(named) => named.progress_token.as_deref(),
             // The token was JSON, so it parses.
-            None => serde_json::from_str(self.caller.ids().progress_token()?).ok(),
+            None => serde_json::from_str(self.request.ids().progress_token()?).ok(),
         }
     }
 
     pub(crate) fn cancel(&self) -> &Cancel {
-        self.caller.cancel()
+        self.request.cancel()
+    }
+
+    pub(crate) async fn notify(&self, method: &str, params: Box<RawValue>) {
+        self.request.notify(&self.link.server, method, params).await;
     }
 }
 
@@ -132,8 +170,10 @@ impl<S> ToolContext<S> {
 
     /// [`detached`](ToolContext::detached) for a handler that looks at its session: with data, or an id.
     pub fn detached_in(state: S, session: TestSession) -> Self {
-        let caller = Alone::new("detached", "detached", "detached", Arc::default(), Arc::new(session));
-        let call = CallContext { named: None, deadline: None, caller };
+        let (log_level, identity) = (Arc::default(), Arc::new(session));
+        let link = Link { server: "detached".into(), log_level, identity, handle: None };
+        let request = Arc::new(Alone::new("detached", "detached"));
+        let call = CallContext::new(request, Arc::new(link), None, None, 1);
         Self::new(Arc::new(state), Arc::new(call))
     }
 
@@ -142,16 +182,11 @@ impl<S> ToolContext<S> {
         &self.state
     }
 
-    /// The server's state, shared.
-    pub fn shared_state(&self) -> Arc<S> {
-        self.state.clone()
-    }
-
-    identity_methods!(self => self.call.caller.identity());
+    identity_methods!(self => &*self.call.link.identity);
 
     /// The name of the server.
     pub fn server(&self) -> &str {
-        self.call.caller.server_name()
+        &self.call.link.server
     }
 
     /// The name of the tool, or the URI of the resource.
@@ -176,7 +211,7 @@ impl<S> ToolContext<S> {
 
     /// Number of starts of this server in this session, from 1. Above 1 the state is not the first one.
     pub fn generation(&self) -> u32 {
-        self.call.caller.generation()
+        self.call.generation
     }
 
     /// The token that is cancelled when nobody waits for the answer: the call was cancelled or timed out, the turn was
@@ -205,25 +240,25 @@ impl<S> ToolContext<S> {
         // The token is echoed as raw JSON, because it may be any number.
         let params = ProgressParams { progress_token: token, progress, total, message };
         let Ok(params) = serde_json::value::to_raw_value(&params) else { return };
-        self.call.caller.notify("notifications/progress", params).await;
+        self.call.notify("notifications/progress", params).await;
     }
 
     /// Sends a log message to the CLI, unless the CLI wants only more severe ones. Waits like
     /// [`progress`](ToolContext::progress).
     pub async fn log(&self, level: LogLevel, data: impl Into<Value> + Send) {
-        if !self.call.caller.log_level().lets(level) {
+        if !self.call.link.log_level.lets(level) {
             return;
         }
         let params = json!({ "level": level, "logger": self.call.subject(), "data": data.into() });
         let Ok(params) = serde_json::value::to_raw_value(&params) else { return };
-        self.call.caller.notify("notifications/message", params).await;
+        self.call.notify("notifications/message", params).await;
     }
 
     /// Sends a notification that has no method here. Waits like [`progress`](ToolContext::progress); does nothing when
     /// `params` do not serialise.
     pub async fn notify(&self, method: &str, params: impl Serialize + Send) {
         if let Ok(params) = serde_json::value::to_raw_value(&params) {
-            self.call.caller.notify(method, params).await;
+            self.call.notify(method, params).await;
         }
     }
 }

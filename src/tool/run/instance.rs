@@ -252,7 +252,7 @@ async fn acquire(permits: Arc<Semaphore>, call: &CallContext) -> Option<OwnedSem
     let acquiring = async {
         // A semaphore that is never closed always gives a permit.
         let permit = permits.acquire_owned().await.ok();
-        call.caller.room().await;
+        call.request.room().await;
         permit
     };
     tokio::select! {

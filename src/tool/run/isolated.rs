@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::blocking::BlockingLane;
-use super::context::{CallContext, Named};
+use super::context::{CallContext, Link, Named};
 use super::dispatch::service;
 use super::erased::{HandlerResult, panicked, run_caught};
 use super::instance::{Instance, Tools};
@@ -25,10 +25,9 @@ use crate::wire::rpc::{CallParams, Rpc, RpcError};
 
 /// A server with states of its own and without a session. Handlers run on the caller's task.
 pub(crate) struct Isolated {
-    spec: Arc<ServerSpec>,
     session: Mutex<Box<dyn Service>>,
     instance: Result<Instance, String>,
-    identity: Arc<dyn Identity>,
+    link: Arc<Link>,
 }
 
 impl Isolated {
@@ -47,7 +46,9 @@ impl Isolated {
             .make_states(cx)
             .await
             .map(|states| Instance::new(Tools::default(), session.lists(), states, blocking));
-        Self { session: Mutex::new(session), spec, instance, identity }
+        let (server, log_level) = (spec.name.clone(), spec.registry.log_level.clone());
+        let link = Arc::new(Link { server, log_level, identity, handle: None });
+        Self { session: Mutex::new(session), link, instance }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value, arrived: Instant) -> CallToolResult {
@@ -160,11 +161,9 @@ impl Isolated {
         arrived: Instant,
         limit: Option<Duration>,
     ) -> Arc<CallContext> {
-        let log_level = self.spec.registry.log_level.clone();
-        let caller =
-            Alone::new(&self.spec.name, &request_id, &named.subject, log_level, self.identity.clone());
+        let request = Arc::new(Alone::new(&request_id, &named.subject));
         let deadline = limit.map(|limit| arrived + limit.min(FOREVER));
-        Arc::new(CallContext { named: Some(named), deadline, caller })
+        Arc::new(CallContext::new(request, self.link.clone(), Some(named), deadline, 1))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::Options;
-use crate::options::EnvPolicy;
+use crate::options::{EnvPolicy, NOT_INHERITED};
 
 /// Makes the CLI report when it is idle, in frames that only its host reads.
 pub(super) const READS_SESSION_STATE: &str = "CLAUDE_CODE_SDK_READS_SESSION_STATE";
@@ -58,7 +58,7 @@ pub(super) fn unset_env(options: &Options, env: &BTreeMap<String, String>) -> Ve
     let stale = options.cwd.is_some().then_some("PWD");
     // The host's `TRACESTATE` belongs to another trace.
     let foreign = options.trace_context.is_some().then_some("TRACESTATE");
-    EnvPolicy::taken_away()
+    NOT_INHERITED
         .into_iter()
         .chain(stale)
         .chain(foreign)

@@ -217,11 +217,6 @@ impl Message {
         self.parent_tool_use_id().is_none()
     }
 
-    /// Whether a subagent sent the message.
-    pub fn is_from_subagent(&self) -> bool {
-        !self.is_main_thread()
-    }
-
     /// When the CLI made the message (RFC 3339). Only on assistant and user messages, and on `conversation_reset`.
     pub fn timestamp(&self) -> Option<&str> {
         match self {

@@ -91,11 +91,14 @@ async fn two_servers_of_one_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("servers.json");
     std::fs::write(&file, json!({ "mcpServers": { "calc": web() } }).to_string()).unwrap();
-    let text = refused(builder().mcp_server(server("calc")).mcp_config_file(&file)).await;
+    let text = refused(
+        builder().mcp_server(server("calc")).configure(|options| options.mcp_config_files.push(file.clone())),
+    )
+    .await;
     assert_eq!(
         text.replace(file.to_str().unwrap(), "FILE"),
         "two MCP servers have the name 'calc': one is from `mcp_server`, the other from the file \
-         'FILE' of `mcp_config_file`; give one of them another name"
+         'FILE' of `Options::mcp_config_files`; give one of them another name"
     );
 }
 

@@ -325,7 +325,9 @@ async fn the_tools_of_a_server_in_a_config_file_can_be_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("more.json");
     let start = || {
-        let builder = greenroom::Session::builder().cwd(folder.path()).mcp_config_file("more.json");
+        let builder = greenroom::Session::builder()
+            .cwd(folder.path())
+            .configure(|options| options.mcp_config_files.push("more.json".into()));
         let (transport, listener) = ScriptedCli::by_hand();
         drop(listener);
         builder.allow_server_tools("more").transport(transport).start()
@@ -339,7 +341,9 @@ async fn the_tools_of_a_server_in_a_config_file_can_be_allowed() {
     std::fs::write(&file, "{").unwrap();
     assert_eq!(start().await.unwrap_err().kind(), greenroom::ErrorKind::Spawn);
     // Nothing is read here.
-    let unread = greenroom::Session::builder().mcp_config_file("/more.json").allow_server_tools("more");
+    let unread = greenroom::Session::builder()
+        .configure(|options| options.mcp_config_files.push("/more.json".into()))
+        .allow_server_tools("more");
     assert_eq!(Delivered::of(unread).unwrap().flag("allowedTools"), Some("mcp__more__*"));
 }
 

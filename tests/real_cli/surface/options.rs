@@ -4,7 +4,7 @@ use std::path::Path;
 
 use greenroom::options::{
     AgentDefinition, BuiltInTools, Delivery, Effort, EnvPolicy, ExternalServer, OutputFormat, Plugin,
-    Sandbox, SystemPrompt, Thinking, ThinkingDisplay, TraceContext,
+    Sandbox, Skills, SystemPrompt, Thinking, ThinkingDisplay, TraceContext,
 };
 use greenroom::{ErrorKind, Event, Outcome, PermissionMode, Session};
 use greenroom_testkit::{ModelTurn, Script};
@@ -103,9 +103,9 @@ async fn in_force(delivery: Delivery) -> Option<Vec<u8>> {
         .external_mcp_server("nowhere", nowhere)
         .allow_server_tools("outside")
         .settings(json!({ "env": { "TOKEN": SECRET }, "permissions": { "deny": ["WebSearch"] } }))
-        .plugin(plugin(&stage.home.path().join("press")))
-        .skill("press:pdf")
         .configure(|options| {
+            options.plugins.push(plugin(&stage.home.path().join("press")));
+            options.skills = Some(Skills::only(["press:pdf"]));
             options.delivery = delivery;
             options.managed_settings = managed.as_object().cloned();
         });
@@ -168,9 +168,11 @@ async fn how_the_model_thinks_is_in_its_requests() {
     assert_eq!((&thinking["type"], &thinking["budget_tokens"]), (&json!("enabled"), &json!(2048)));
     stop(&session).await;
 
-    let session =
-        start(stage.builder().effort(Effort::Low).configure(|options| options.task_budget = Some(50_000)));
-    let session = session.await;
+    let session = start(stage.builder().configure(|options| {
+        options.effort = Some(Effort::Low);
+        options.task_budget = Some(50_000);
+    }))
+    .await;
     answers(&session, "Hurry.", "Two.").await;
     let request = stage.last_request();
     let config = &request.body()["output_config"];
@@ -185,20 +187,15 @@ async fn an_agent_works_in_its_directories_and_reads_prompts_verbatim() {
     write(&stage.cwd.path().join("notes.txt"), "BODY OF THE FILE");
     let mut reviewer = AgentDefinition::new("Reviews code", "You review like a hawk.");
     reviewer.tools = Some(vec!["Read".into()]);
-    let session = start(
-        stage
-            .builder()
-            .agent("reviewer", reviewer)
-            .additional_directory(other.path())
-            .permission_mode(PermissionMode::Plan)
-            .configure(|options| {
-                options.agent = Some("reviewer".into());
-                options.plan_mode_instructions = Some("PLAN BY HEART".into());
-                options.tools = Some(BuiltInTools::only(["Read", "Bash"]));
-                options.title = Some("A review".into());
-                options.verbatim_prompts = true;
-            }),
-    )
+    let session = start(stage.builder().permission_mode(PermissionMode::Plan).configure(|options| {
+        options.agents.insert("reviewer".into(), reviewer);
+        options.additional_directories.push(other.path().into());
+        options.agent = Some("reviewer".into());
+        options.plan_mode_instructions = Some("PLAN BY HEART".into());
+        options.tools = Some(BuiltInTools::only(["Read", "Bash"]));
+        options.title = Some("A review".into());
+        options.verbatim_prompts = true;
+    }))
     .await;
     let rules = session.requests().control(json!({ "subtype": "list_permission_rules" })).await.unwrap();
     let directories = rules["state"]["workspaceDirectories"].to_string();
@@ -217,7 +214,12 @@ async fn an_agent_works_in_its_directories_and_reads_prompts_verbatim() {
 #[tokio::test]
 async fn a_sandbox_is_there_or_the_session_does_not_start_unless_it_may() {
     let Some(stage) = Stage::new(Script::new().turn(text("Fine."))).await else { return };
-    match in_time("the start", stage.builder().sandbox(Sandbox::enabled()).start()).await {
+    match in_time(
+        "the start",
+        stage.builder().configure(|options| options.sandbox = Some(Sandbox::enabled())).start(),
+    )
+    .await
+    {
         Ok(session) => stop(&session).await,
         // The machine has not what it needs, and the CLI says so.
         Err(error) => {
@@ -227,7 +229,13 @@ async fn a_sandbox_is_there_or_the_session_does_not_start_unless_it_may() {
     }
     let mut sandbox = Sandbox::enabled();
     sandbox.fail_if_unavailable = Some(false);
-    let session = start(stage.builder().sandbox(sandbox).settings(json!({ "model": "haiku" }))).await;
+    let session = start(
+        stage
+            .builder()
+            .configure(|options| options.sandbox = Some(sandbox))
+            .settings(json!({ "model": "haiku" })),
+    )
+    .await;
     answers(&session, "How are you?", "Fine.").await;
     let settings = session.requests().control(json!({ "subtype": "get_settings" })).await.unwrap();
     assert_eq!(settings["effective"]["sandbox"]["enabled"], true, "{settings}");
@@ -239,7 +247,8 @@ async fn a_sandbox_is_there_or_the_session_does_not_start_unless_it_may() {
     let path = file.path().to_str().unwrap();
     let mut sandbox = Sandbox::enabled();
     sandbox.fail_if_unavailable = Some(false);
-    let session = start(stage.builder().sandbox(sandbox).settings(path)).await;
+    let session =
+        start(stage.builder().configure(|options| options.sandbox = Some(sandbox)).settings(path)).await;
     let settings = session.requests().control(json!({ "subtype": "get_settings" })).await.unwrap();
     assert_eq!(settings["effective"]["sandbox"]["enabled"], true, "{settings}");
     assert_eq!(settings["effective"]["model"], "haiku", "{settings}");

@@ -7,7 +7,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use super::*;
 use crate::actor::request::answer::Answer;
-use crate::actor::request::pending::RequestKind;
+use crate::actor::request::pending::{RequestKind, Settled};
 use crate::actor::request::tests::Asking;
 
 fn enter(ledger: &Ledger, answer: &Answer, replayed: bool) -> Admission {
@@ -24,7 +24,7 @@ async fn a_request_id_is_free_again_once_its_request_is_settled() {
     assert_eq!(enter(&ledger, &second, false), Admission::Duplicate);
     second.pending().orphan();
     assert!(ledger.get("a").is_some(), "a duplicate does not remove the request whose id it has");
-    first.pending().success(1);
+    first.pending().success(Settled::Answered, 1);
     assert!(ledger.get("a").is_none() && lock(&ledger.book).open.is_empty());
     let third = cli.asks(RequestKind::Hook, "a");
     assert_eq!(enter(&ledger, &third, false), Admission::Admitted);
@@ -45,8 +45,8 @@ async fn the_end_of_an_incarnation_orphans_its_requests_and_no_newer_ones() {
     let late = old.asks(RequestKind::Hook, "c");
     assert_eq!(enter(&ledger, &late, false), Admission::Ended);
     late.pending().orphan();
-    first.pending().success(1);
-    second.pending().success(2);
+    first.pending().success(Settled::Answered, 1);
+    second.pending().success(Settled::Answered, 2);
     assert!(old.written().await.is_empty());
     assert_eq!(new.written().await.len(), 1);
 }
@@ -59,7 +59,7 @@ fn the_memory_for_a_burst_is_freed_with_its_requests() {
     answers.iter().for_each(|answer| assert_eq!(enter(&ledger, answer, false), Admission::Admitted));
     assert!(lock(&ledger.book).open.capacity() >= 10_000);
     for (settled, answer) in answers.into_iter().enumerate() {
-        answer.pending().success(1);
+        answer.pending().success(Settled::Answered, 1);
         let book = lock(&ledger.book);
         assert_eq!(book.open.len(), 9_999 - settled);
         assert!(
@@ -86,7 +86,7 @@ fn a_span_closes_with_its_request() {
     let answers: Vec<_> = (0..100).map(|n| cli.asks(RequestKind::Hook, &n.to_string())).collect();
     answers.iter().for_each(|answer| assert_eq!(enter(&ledger, answer, false), Admission::Admitted));
     for (settled, answer) in answers.into_iter().enumerate() {
-        answer.pending().success(1);
+        answer.pending().success(Settled::Answered, 1);
         assert_eq!(closed.load(Ordering::Relaxed), settled + 1, "a span is open after its request");
     }
 }
@@ -111,7 +111,7 @@ fn requests_the_cli_may_list_are_remembered_up_to_a_bound() {
             enter(&ledger, &cli.asks(RequestKind::Permission, &n.to_string()), true),
             Admission::Known
         );
-        answer.pending().success(1);
+        answer.pending().success(Settled::Answered, 1);
     }
     let remembered = |n: usize| enter(&ledger, &cli.asks(RequestKind::Hook, &n.to_string()), true);
     assert_eq!((remembered(8), remembered(15)), (Admission::Known, Admission::Known));

@@ -3,7 +3,6 @@
 pub(super) mod aside;
 pub(super) mod assistant;
 pub(super) mod content;
-pub(super) mod context;
 pub(super) mod origin;
 pub(super) mod other;
 pub(super) mod reason;

@@ -154,20 +154,4 @@ impl Typed<StreamEvent> {
             _ => None,
         }
     }
-
-    /// The added reasoning, if the event adds reasoning.
-    pub fn thinking_delta(&self) -> Option<&str> {
-        match self.api_event() {
-            ApiEvent::ContentBlockDelta(BlockDelta::Thinking(text)) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The added part of a tool call's arguments: a part of a JSON text, which is complete when the block ends.
-    pub fn input_json_delta(&self) -> Option<&str> {
-        match self.api_event() {
-            ApiEvent::ContentBlockDelta(BlockDelta::InputJson(text)) => Some(text),
-            _ => None,
-        }
-    }
 }

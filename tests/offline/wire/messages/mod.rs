@@ -11,7 +11,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{SOON, settled, start_by_hand, stop, within};
+use crate::common::{SOON, start_by_hand, stop, within};
 use greenroom::message::{Assembler, ContentBlock, DeltaKind, SystemDetail, UsageTracker};
 use greenroom::options::UnreadPartials;
 use greenroom::session::{MessageOrGap, Messages};
@@ -250,7 +250,7 @@ fn notice(content: &str) -> Value {
 
 // Guards: the CLI warns or runs hooks before `start` returns
 #[tokio::test(start_paused = true)]
-async fn messages_before_the_first_prompt_reach_the_first_subscriber() {
+async fn messages_of_the_start_reach_the_subscriber_of_the_builder() {
     let (transport, mut listener) = ScriptedCli::by_hand();
     let mut builder = Session::builder().transport(transport);
     let mut from_the_start = builder.messages();
@@ -262,41 +262,14 @@ async fn messages_before_the_first_prompt_reach_the_first_subscriber() {
         end
     });
     let session = session.unwrap();
-    // Both have arrived, and nobody has subscribed to the session.
     for expected in ["during the start", "after the start"] {
         assert_eq!(next(&mut from_the_start).await, Ok(expected.into()));
     }
-    let mut first = session.messages();
-    let mut second = session.messages();
+    let mut from_now_on = session.messages();
     end.message(notice("later"));
-    for expected in ["during the start", "after the start", "later"] {
-        assert_eq!(next(&mut first).await, Ok(expected.into()));
+    for messages in [&mut from_the_start, &mut from_now_on] {
+        assert_eq!(next(messages).await, Ok("later".into()));
     }
-    assert_eq!(next(&mut second).await, Ok("later".into()));
-    stop(session, end).await;
-}
-
-// Guards: the CLI warns or runs hooks before `start` returns
-#[tokio::test(start_paused = true)]
-async fn early_messages_are_bounded_and_end_with_the_first_prompt() {
-    let bound =
-        |builder: greenroom::SessionBuilder| builder.configure(|options| options.limits.early_bytes = 400);
-    let (session, mut end, _listener) = start_by_hand(bound(Session::builder())).await;
-    let fills = "x".repeat(200);
-    end.message(notice(&fills));
-    end.message(notice("too much"));
-    end.message(notice("and more"));
-    settled(&mut end).await;
-    let mut turn = session.prompt("Hello").await.unwrap();
-    let prompt = within(SOON, end.expect("user")).await;
-    end.message(notice("of the turn"));
-    end.finish_turn(&prompt, "Hi.");
-    within(SOON, turn.outcome()).await.unwrap();
-    let mut messages = session.messages();
-    assert_eq!(next(&mut messages).await, Ok(fills));
-    assert_eq!(next(&mut messages).await, Err(2));
-    end.message(notice("from now on"));
-    assert_eq!(next(&mut messages).await, Ok("from now on".into()));
     stop(session, end).await;
 }
 

@@ -97,7 +97,7 @@ fn every_message_of_the_protocol_is_typed_and_round_trips() {
         assert_eq!((message.kind(), message.subtype()), (kind, sample["subtype"].as_str()));
         assert_eq!((message.uuid(), message.session_id()), (Some("u1"), Some("s1")));
         assert_eq!((message.parent_tool_use_id(), message.text().filter(|t| t.is_empty())), (None, None));
-        assert!(message.is_main_thread() && !message.is_from_subagent());
+        assert!(message.is_main_thread());
         assert_eq!(message.value(), sample);
         assert_eq!(serde_json::to_string(&message).unwrap(), sample.to_string());
         let again: Message = serde_json::from_str(&message.to_string()).unwrap();

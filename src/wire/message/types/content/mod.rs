@@ -176,14 +176,6 @@ impl ContentBlock {
         }
     }
 
-    /// The reasoning of a thinking block.
-    pub fn as_thinking(&self) -> Option<&str> {
-        match self {
-            ContentBlock::Thinking { thinking, .. } => Some(thinking),
-            _ => None,
-        }
-    }
-
     /// The tool call of a `tool_use` block.
     pub fn as_tool_use(&self) -> Option<ToolUseRef<'_>> {
         match self {

@@ -83,11 +83,6 @@ objects! {
 }
 
 impl InitMessage {
-    /// Whether the CLI says that it has this capability.
-    pub fn has_capability(&self, name: &str) -> bool {
-        self.capabilities.iter().any(|capability| capability == name)
-    }
-
     /// The MCP server of this name.
     pub fn mcp_server(&self, name: &str) -> Option<&InitMcpServer> {
         self.mcp_servers.iter().find(|server| server.name == name)

@@ -8,13 +8,11 @@
 
 use serde::de;
 
-mod hook;
 mod init;
 mod notice;
 mod state;
 mod task;
 
-pub use hook::*;
 pub use init::*;
 pub use notice::*;
 pub use state::*;
