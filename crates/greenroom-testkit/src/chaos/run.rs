@@ -6,7 +6,7 @@ use greenroom::Outcome;
 use greenroom::report::Counters;
 
 use crate::chaos::plan::FaultPlan;
-use crate::invariants::{Counts, Report};
+use crate::invariants::Report;
 use crate::wire::transcript::Transcript;
 
 /// The result of playing a [`FaultPlan`]; print it with `{}`.
@@ -31,19 +31,21 @@ pub struct Run {
     pub counters: Counters,
 }
 
-/// The progress of a run, at a moment when all requests are answered.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Progress {
-    /// The step that has settled, counted from 0.
-    pub step: usize,
-    /// Number of tool calls so far.
-    pub calls: u64,
-    /// Counts of the wire so far.
-    pub counts: Counts,
-}
-
 impl Run {
+    /// A run in which nothing has happened yet.
+    pub(super) fn of(plan: FaultPlan) -> Self {
+        Self {
+            plan,
+            problems: Vec::new(),
+            report: Report::default(),
+            transcript: Transcript::default(),
+            calls: 0,
+            prompts: 0,
+            outcomes: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
     /// Whether the run kept every promise.
     pub fn is_fine(&self) -> bool {
         self.problems.is_empty() && self.report.is_fine()

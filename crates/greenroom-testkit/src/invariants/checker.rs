@@ -20,7 +20,7 @@ const OPEN_KEPT: usize = 1000;
 /// use greenroom_testkit::{Recorder, invariants::Checker};
 ///
 /// fn look(recorder: &Recorder, checker: &mut Checker) {
-///     for entry in recorder.take().entries() {
+///     for entry in &recorder.take().entries {
 ///         checker.observe(entry);
 ///     }
 ///     checker.report().assert_fine();
@@ -137,7 +137,7 @@ impl Checker {
 
     fn cli(&mut self, epoch: u64, line: &Line) {
         let Some(incarnation) = self.living.get_mut(&epoch) else { return };
-        let frame = line.is_whole().then(|| WireFrame::parse(line.bytes())).flatten();
+        let frame = line.is_whole.then(|| WireFrame::parse(&line.bytes)).flatten();
         let Some(frame) = frame else {
             self.counts.noise += 1;
             return;
@@ -176,15 +176,15 @@ impl Checker {
         // Lines to an ended incarnation reach nobody.
         let Some(incarnation) = self.living.get_mut(&epoch) else { return };
         let torn = incarnation.cut.take();
-        if !line.is_whole() {
+        if !line.is_whole {
             incarnation.cut = Some(line.text());
         }
-        let frame = line.is_whole().then(|| WireFrame::parse(line.bytes())).flatten();
+        let frame = line.is_whole.then(|| WireFrame::parse(&line.bytes)).flatten();
         if let Some(line) = torn {
             self.violations.push(Violation::TornLine { epoch, line });
         }
         let Some(frame) = frame else {
-            if line.is_whole() {
+            if line.is_whole {
                 self.violations.push(Violation::TornLine { epoch, line: line.text() });
             }
             return;

@@ -16,8 +16,9 @@
 //! use greenroom_testkit::{Entry, Line, Transcript, Wire, invariants};
 //!
 //! let asked = r#"{"type":"control_request","request_id":"a","request":{"subtype":"hook_callback"}}"#;
-//! let entries = [Wire::Opened { args: Vec::new() }, Wire::Cli(Line::from(asked))];
-//! let transcript = Transcript::new(entries.map(|wire| Entry::new(1, Duration::ZERO, wire)));
+//! let wires = [Wire::Opened { args: Vec::new() }, Wire::Cli(Line::new(asked))];
+//! let entries = wires.map(|wire| Entry { epoch: 1, at: Duration::ZERO, wire }).into();
+//! let transcript = Transcript { entries };
 //! let report = invariants::check(&transcript);
 //! assert_eq!(report.violations[0].to_string(), "answered-once: request a of incarnation 1 (hook_callback) has no answer");
 //! ```
@@ -36,7 +37,7 @@ pub use checker::Checker;
 /// Checks a whole transcript that was taken when no request was in flight.
 pub fn check(transcript: &Transcript) -> Report {
     let mut checker = Checker::new();
-    for entry in transcript.entries() {
+    for entry in &transcript.entries {
         checker.observe(entry);
     }
     checker.report()
