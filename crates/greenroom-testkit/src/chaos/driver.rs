@@ -68,7 +68,7 @@ impl<'a> Driver<'a> {
         let leaks = LeakCheck::tasks();
         let mut run = match Self::start(chaos, plan).await {
             Ok(driver) => driver.finish().await,
-            Err(problem) => Run { problems: vec![problem], ..Run::of(plan.clone()) },
+            Err(problem) => Run { plan: plan.clone(), problems: vec![problem], ..Run::default() },
         };
         if let Err(leak) = leaks.check(PATIENCE).await {
             run.problems.push(leak);
@@ -120,7 +120,7 @@ impl<'a> Driver<'a> {
             prompt: None,
             turns: Vec::new(),
             prompted: 0,
-            run: Run::of(plan.clone()),
+            run: Run { plan: plan.clone(), ..Run::default() },
         })
     }
 

@@ -10,7 +10,7 @@ use crate::invariants::Report;
 use crate::wire::transcript::Transcript;
 
 /// The result of playing a [`FaultPlan`]; print it with `{}`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Run {
     /// The plan that was played.
@@ -32,20 +32,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run in which nothing has happened yet.
-    pub(super) fn of(plan: FaultPlan) -> Self {
-        Self {
-            plan,
-            problems: Vec::new(),
-            report: Report::default(),
-            transcript: Transcript::default(),
-            calls: 0,
-            prompts: 0,
-            outcomes: Vec::new(),
-            counters: Counters::default(),
-        }
-    }
-
     /// Whether the run kept every promise.
     pub fn is_fine(&self) -> bool {
         self.problems.is_empty() && self.report.is_fine()

@@ -27,7 +27,7 @@ pub use mix::FaultMix;
 /// # let _ = (by_hand, only_panics);
 /// # serde_json::Result::Ok(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultPlan {
     seed: Option<u64>,
     /// The steps in order.
