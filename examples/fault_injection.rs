@@ -111,7 +111,7 @@ async fn main() {
     println!("the careless till, nothing broken : {}", verdict(fine.is_fine()));
 
     // Users cancel calls, and CLIs and servers die.
-    let mix = FaultMix::none().weight(FaultKind::CliCancel, 2).weights(&DEATHS, 1);
+    let mix = FaultMix::none().weights(&[FaultKind::CliCancel], 2).weights(&DEATHS, 1);
     for seed in 1..20 {
         let run = chaos(careless).run(&mix.plan(seed)).await;
         if run.is_fine() {

@@ -495,7 +495,7 @@ async fn a_recorded_cli_is_contained_and_its_leftovers_are_told() {
     stop(&session).await;
     held.closed().await;
     assert_eq!(leftovers(&mut events).await, [FAKE_CLI]);
-    assert!(!recorder.transcript().entries().is_empty());
+    assert!(!recorder.transcript().entries.is_empty());
 }
 
 // Guards: no-orphans

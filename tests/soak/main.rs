@@ -139,8 +139,9 @@ async fn a_hundred_thousand_requests_in_a_storm_of_faults() {
                 .ok_or_else(|| format!("{args} got {text}"))
         })
         .without_transcript()
-        .watch(move |_| samples.lock().unwrap().push(LIVE.load(Ordering::Relaxed)));
-    let mix = FaultMix::all().weights(&HANDLERS, 6).calls(40, 64).settles(14).prompts(4).steps(STEPS);
+        .watch(move || samples.lock().unwrap().push(LIVE.load(Ordering::Relaxed)));
+    let mut mix = FaultMix::all().weights(&HANDLERS, 6);
+    (mix.calls, mix.calls_at_once, mix.settles, mix.prompts, mix.steps) = (40, 64, 14, 4, STEPS);
     let run = chaos.run(&mix.plan(1)).await;
 
     let violations = &run.report.violations;

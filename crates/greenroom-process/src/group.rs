@@ -48,8 +48,8 @@ pub(super) struct Group {
     pidfd: Option<OwnedFd>,
     leader: Mutex<Leader>,
     exit: SetOnce<Exit>,
-    identity: ProcessIdentity,
-    descendants: Arc<Descendants>,
+    pub(super) identity: ProcessIdentity,
+    pub(super) descendants: Arc<Descendants>,
 }
 
 impl Group {
@@ -68,14 +68,6 @@ impl Group {
 
     pub(super) fn pid(&self) -> u32 {
         self.id.as_raw_nonzero().get().unsigned_abs()
-    }
-
-    pub(super) fn identity(&self) -> &ProcessIdentity {
-        &self.identity
-    }
-
-    pub(super) fn descendants(&self) -> &Descendants {
-        &self.descendants
     }
 
     /// The leader, if it runs, and the descendants that the sweep has found and that still run. `None` if there are none and
@@ -165,7 +157,7 @@ impl Group {
 
     fn sweep(&self) {
         #[cfg(target_os = "linux")]
-        if self.descendants.contained().mark.is_some() {
+        if self.descendants.contained.mark.is_some() {
             return super::contain::sweep::submit(Arc::clone(&self.descendants));
         }
         self.descendants.set_swept(Swept { killed: Vec::new(), is_known: true });

@@ -1,6 +1,5 @@
 //! A running child.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,6 +82,7 @@ fn pipe_failed(error: io::Error) -> Error {
 ///
 /// The guardian is a child of the host: a host that waits for *all* its children waits for ever. A fork of the host
 /// that executes no other program, made after the first child, keeps the guardian waiting like the host itself.
+#[derive(Debug)]
 pub struct Process {
     // Fields are dropped in order: the group is killed first.
     group: GroupGuard,
@@ -124,19 +124,19 @@ impl Process {
 
     /// The way in which descendants are found.
     pub fn contained_by(&self) -> ContainedBy {
-        self.group.descendants().contained().by()
+        self.group.descendants.contained.by
     }
 
     /// The identity of the process, by which a later host recognises it on this machine.
     pub fn identity(&self) -> &ProcessIdentity {
-        self.group.identity()
+        &self.group.identity
     }
 
     /// After [`kill`](Process::kill): waits until no descendant is left, and returns those that were found outside the
     /// process group. Also returns if descendants are left that cannot be ended. May be called again, also after its future
     /// was dropped.
     pub async fn cleared(&mut self) -> Vec<Leftover> {
-        self.group.descendants().swept().await
+        self.group.descendants.swept().await
     }
 
     /// After [`kill`](Process::kill): a function that returns the killed processes that still run, the child among them, or
@@ -144,14 +144,5 @@ impl Process {
     pub fn left(&self) -> impl Fn() -> Option<Vec<Leftover>> + Send + Sync + use<> {
         let group = Arc::clone(&self.group);
         move || group.left()
-    }
-}
-
-impl fmt::Debug for Process {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Process")
-            .field("pid", &self.pid())
-            .field("program", &self.program)
-            .finish_non_exhaustive()
     }
 }

@@ -20,6 +20,7 @@ use crate::StderrSink;
 const READ_BYTES: usize = 8 << 10;
 
 /// The task that reads stderr. Dropping this aborts the task.
+#[derive(Debug)]
 pub(super) struct StderrTask {
     /// Cancelled when the pipe was drained, or the task has ended.
     drained: CancellationToken,

@@ -61,7 +61,7 @@ pub enum Containment {
 }
 
 /// The way in which descendants of a child are found; see [`Containment`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ContainedBy {
@@ -70,6 +70,7 @@ pub enum ContainedBy {
     /// The variable `GREENROOM_INCARNATION` in the environment of each of them.
     Mark,
     /// The child's process group alone: a process that has left the group outlives the child.
+    #[default]
     Group,
 }
 

@@ -1,6 +1,5 @@
 //! Whether tasks are left behind.
 
-use std::fmt;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,13 +26,6 @@ pub struct LeakCheck {
     before: usize,
 }
 
-/// Tasks that were left behind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leak {
-    before: usize,
-    after: usize,
-}
-
 impl LeakCheck {
     /// Counts the tasks of the runtime on which it is called.
     pub fn tasks() -> Self {
@@ -43,8 +35,8 @@ impl LeakCheck {
     /// Waits until there are no more tasks than before, at most so long on the clock of tokio.
     ///
     /// # Errors
-    /// Returns the numbers of tasks if there are still more after `limit`.
-    pub async fn check(&self, limit: Duration) -> Result<(), Leak> {
+    /// Says how many there were and are, if there are still more after `limit`.
+    pub async fn check(&self, limit: Duration) -> Result<(), String> {
         let deadline = Instant::now() + limit;
         loop {
             let after = alive();
@@ -52,7 +44,7 @@ impl LeakCheck {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(Leak { before: self.before, after });
+                return Err(format!("left behind: {after} tasks, where there were {}", self.before));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -72,11 +64,3 @@ impl LeakCheck {
 fn alive() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
-
-impl fmt::Display for Leak {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "left behind: {} tasks, where there were {}", self.after, self.before)
-    }
-}
-
-impl std::error::Error for Leak {}

@@ -23,13 +23,13 @@ mod store;
 mod wire;
 
 pub use chaos::plan::{FaultKind, FaultMix, FaultPlan, Step};
-pub use chaos::{Chaos, Progress, Run};
+pub use chaos::{Chaos, Run};
 pub use cli::ScriptedCli;
 pub use cli::hand::{CliEnd, ScriptedListener};
 pub use cli::model_turn::{Item, ModelError, ModelTurn};
 pub use cli::script::Script;
 pub use greenroom::testing::{CallFault, Delivered, Fault};
-pub use leak::{Leak, LeakCheck};
+pub use leak::LeakCheck;
 pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};
 #[cfg(feature = "sessions")]
 pub use store::{StoreViolation, store_conformance};

@@ -64,9 +64,9 @@ async fn a_plan_that_fails_is_shrunk() {
     let run = chaos.run(&long_plan()).await;
     assert!(run.problems[0].contains("0 of 10 calls were counted"), "{run}");
     let smallest = chaos.shrink(run).await;
-    let steps = smallest.plan.steps();
+    let steps = &smallest.plan.steps;
     assert_eq!(
-        steps,
+        *steps,
         [Step::Calls(1), Step::Settle, Step::Fault(FaultKind::ServerKill, 0), Step::Calls(1)],
         "{smallest}"
     );
@@ -108,7 +108,7 @@ fn a_transcript_for_people_shows_json_as_it_is() {
     let line = Line::new("{\"type\":\"user\",\"text\":\"a\\nb\"}\u{1b}");
     assert_eq!(line.to_string(), "{\"type\":\"user\",\"text\":\"a\\nb\"}\\u{1b}");
     assert_eq!(Line::cut("{\"ty").to_string(), "{\"ty (cut)");
-    let host = Wire::Host(Line::from(r#"{"type":"user"}"#));
-    let transcript = Transcript::new([Entry::new(1, Duration::ZERO, host)]);
+    let host = Wire::Host(Line::new(r#"{"type":"user"}"#));
+    let transcript = Transcript { entries: vec![Entry { epoch: 1, at: Duration::ZERO, wire: host }] };
     assert!(transcript.to_string().contains(r#"host > {"type":"user"}"#), "{transcript}");
 }

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use greenroom_testkit::{ModelTurn, Script};
+use greenroom_testkit::{Item, ModelTurn, Script};
 use serde_json::json;
 
 fn call() -> ModelTurn {
     ModelTurn::new().call("mcp__calc__add", json!({"a": 1}))
+}
+
+fn call_ids(turn: &ModelTurn) -> Vec<&str> {
+    turn.calls()
+        .filter_map(|item| if let Item::Call { id, .. } = item { id.as_deref() } else { None })
+        .collect()
 }
 
 #[test]
@@ -21,7 +27,7 @@ fn call_ids_are_unique_over_the_script_and_the_same_each_time() {
     let script = build();
     let turns: Vec<ModelTurn> =
         (0..4).map(|at| script.turn_at(at)).chain([script.agent_turn_at(0)]).collect();
-    let mut ids: Vec<&str> = turns.iter().flat_map(ModelTurn::call_ids).collect();
+    let mut ids: Vec<&str> = turns.iter().flat_map(call_ids).collect();
     assert_eq!(ids.len(), 6);
     assert_eq!(ids[..3], ["toolu_mine", "toolu_script_1_0", "toolu_script_1_1"]);
     ids.sort_unstable();
@@ -33,26 +39,26 @@ fn call_ids_are_unique_over_the_script_and_the_same_each_time() {
 #[test]
 fn requests_after_the_last_turn_get_the_otherwise_turn_with_fresh_ids() {
     let script = Script::new().turn(call());
-    assert!(script.turn_at(0).has_calls());
+    assert!(!call_ids(&script.turn_at(0)).is_empty());
     assert!(script.turn_at(1).joined_text().contains("script is over"));
     assert_eq!(script.turn_at(7).stop_reason(), "end_turn");
 
     let script = script.otherwise(call());
     let (second, third) = (script.turn_at(1), script.turn_at(2));
-    assert_eq!(second.call_ids().len(), 1);
-    assert_ne!(second.call_ids(), third.call_ids());
-    assert_ne!(script.agent_turn_at(1).call_ids(), second.call_ids());
+    assert_eq!(call_ids(&second).len(), 1);
+    assert_ne!(call_ids(&second), call_ids(&third));
+    assert_ne!(call_ids(&script.agent_turn_at(1)), call_ids(&second));
     assert_eq!(script.turn_at(2), third);
 }
 
 #[test]
 fn a_turn_is_either_content_or_an_error() {
     let failing = ModelTurn::new().text("gone").error(529, "overloaded_error", "busy");
-    assert!(failing.items().is_empty());
-    assert_eq!(failing.failure().unwrap().should_retry, None);
-    assert_eq!(failing.clone().text("back").failure(), None);
+    assert!(failing.items.is_empty());
+    assert_eq!(failing.error.as_ref().unwrap().should_retry, None);
+    assert_eq!(failing.clone().text("back").error, None);
     let last = ModelTurn::new().final_error(500, "api_error", "no");
-    assert_eq!(last.failure().unwrap().should_retry, Some(false));
+    assert_eq!(last.error.unwrap().should_retry, Some(false));
 }
 
 #[test]

@@ -30,7 +30,7 @@ async fn has_listed(recorder: &Recorder, times: usize) {
                 tools.is_array()
             };
             let transcript = recorder.transcript();
-            let lines = transcript.entries().iter().filter_map(|entry| match &entry.wire {
+            let lines = transcript.entries.iter().filter_map(|entry| match &entry.wire {
                 Wire::Host(line) => Some(line),
                 _ => None,
             });

@@ -38,7 +38,7 @@ const FRAMES: [&str; 4] = ["control_request", "control_response", "control_cance
 /// Every message in the transcript; each has come back unchanged, and is of a type and a subtype that is known.
 fn checked(transcript: &Transcript) -> Vec<Message> {
     let mut messages = Vec::new();
-    for entry in transcript.entries() {
+    for entry in &transcript.entries {
         let Wire::Cli(line) = &entry.wire else { continue };
         let line = line.text();
         let value: Value = serde_json::from_str(&line).unwrap();

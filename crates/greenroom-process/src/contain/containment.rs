@@ -67,8 +67,8 @@ pub(crate) struct Contained {
     pub(crate) mark: Option<String>,
     pub(crate) leaf: Option<Leaf>,
     choice: Containment,
-    /// The way that holds the child; `None` until [`confirm`](Self::confirm).
-    by: Option<ContainedBy>,
+    /// The way that holds the child; the group alone until [`confirm`](Self::confirm).
+    pub(crate) by: ContainedBy,
 }
 
 /// True if no process has the mark. False if nobody can tell.
@@ -90,8 +90,8 @@ pub(crate) struct Swept {
 #[derive(Debug)]
 pub(crate) struct Descendants {
     /// The child, which is also the leader of its process group.
-    leader: Pid,
-    contained: Contained,
+    pub(crate) leader: Pid,
+    pub(crate) contained: Contained,
     leftovers: SetOnce<Swept>,
     /// The processes that the last round of the sweep has found.
     left: Mutex<Vec<Leftover>>,
@@ -100,14 +100,6 @@ pub(crate) struct Descendants {
 impl Descendants {
     pub(crate) fn new(leader: Pid, contained: Contained) -> Self {
         Self { leader, contained, leftovers: SetOnce::new(), left: Mutex::default() }
-    }
-
-    pub(crate) fn leader(&self) -> Pid {
-        self.leader
-    }
-
-    pub(crate) fn contained(&self) -> &Contained {
-        &self.contained
     }
 
     /// Waits until the group was killed and no descendant is left, or until those that are left cannot be ended. Returns the
@@ -177,7 +169,7 @@ impl Contained {
         }
         let watchdog = watchdog.map(mark::of_watchdog).unwrap_or_default();
         let mark = Some(format!("{}.{watchdog}{incarnation}", host.mark));
-        Ok(Self { mark, leaf: leaf.ok(), choice, by: None })
+        Ok(Self { mark, leaf: leaf.ok(), choice, by: ContainedBy::Group })
     }
 
     /// Has the child of `command` start with the mark and in the control group.
@@ -209,9 +201,9 @@ impl Contained {
         let entered = self.leaf.as_ref().is_some_and(|leaf| leaf.has(child));
         let readable = self.mark.is_some() && environment::is_readable(child);
         self.by = match self.mark {
-            Some(_) if entered => Some(ContainedBy::Cgroup),
-            Some(_) if readable => Some(ContainedBy::Mark),
-            _ => Some(ContainedBy::Group),
+            Some(_) if entered => ContainedBy::Cgroup,
+            Some(_) if readable => ContainedBy::Mark,
+            _ => ContainedBy::Group,
         };
         match self.choice {
             Containment::Cgroup if !entered => {
@@ -228,10 +220,6 @@ impl Contained {
     fn has(&self, pid: Pid) -> bool {
         self.leaf.as_ref().is_some_and(|leaf| leaf.processes().contains(&pid))
             || self.mark.as_ref().is_some_and(|mark| mark::has(mark, pid))
-    }
-
-    pub(crate) fn by(&self) -> ContainedBy {
-        self.by.unwrap_or(ContainedBy::Group)
     }
 }
 

@@ -90,7 +90,7 @@ impl Sweep {
     /// Records a process that is killed. Members of the process group were killed with it and are no leftovers.
     fn record(&mut self, seen: Option<Seen>) {
         let Some(Seen { pid, group, leftover }) = seen else { return };
-        let leader = self.descendants.leader();
+        let leader = self.descendants.leader;
         if pid != leader && group != leader {
             self.killed.entry(pid.as_raw_pid()).or_insert_with(|| leftover.clone());
         }
@@ -102,7 +102,7 @@ impl Sweep {
     /// Kills all processes in the control group. Returns false if there are none.
     fn kill_control_group(&mut self, dying: &mut Dying) -> bool {
         let descendants = Arc::clone(&self.descendants);
-        let Some(leaf) = &descendants.contained().leaf else { return false };
+        let Some(leaf) = &descendants.contained.leaf else { return false };
         let processes = leaf.processes();
         for pid in &processes {
             self.record(Seen::of(*pid));
@@ -121,7 +121,7 @@ impl Sweep {
     /// Without a control group two clean rounds are needed: a process that is being started has a number before it can be seen,
     /// and not every system tells the last number.
     fn is_done(&self) -> bool {
-        let needed = if self.descendants.contained().by() == ContainedBy::Cgroup { 1 } else { 2 };
+        let needed = if self.descendants.contained.by == ContainedBy::Cgroup { 1 } else { 2 };
         self.clean_rounds >= needed || self.rounds >= ROUNDS
     }
 
@@ -139,7 +139,7 @@ impl Sweep {
         let is_known = self.clean_rounds > 0;
         if !is_known {
             tracing::warn!(
-                pid = self.descendants.leader().as_raw_pid(),
+                pid = self.descendants.leader.as_raw_pid(),
                 "what this child has started could not be ended"
             );
         }
@@ -168,7 +168,7 @@ fn round(open: &mut Vec<Sweep>) {
     let mut dying = Dying::default();
     let mut found: Vec<bool> = open.iter_mut().map(|sweep| sweep.kill_control_group(&mut dying)).collect();
     let swept: Vec<_> = open.iter().map(|sweep| Arc::clone(&sweep.descendants)).collect();
-    let marks: Vec<_> = swept.iter().map(|it| it.contained().mark.as_deref().unwrap_or_default()).collect();
+    let marks: Vec<_> = swept.iter().map(|it| it.contained.mark.as_deref().unwrap_or_default()).collect();
     let select = |environment: &[u8]| mark::position(&marks, environment);
     let ended = ending::round(select, &mut Patience::default(), &mut dying, Seen::of, |nth, seen| {
         found[nth] = true;

@@ -1,6 +1,5 @@
 //! Moments on the clock that counts from the machine's start.
 
-use std::fmt;
 use std::ops::Add;
 use std::time::Duration;
 
@@ -56,11 +55,5 @@ impl Add<Duration> for BootTime {
 
     fn add(self, time: Duration) -> Self {
         Self(self.0.saturating_add(time))
-    }
-}
-
-impl fmt::Display for BootTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} after the start of the machine", self.0)
     }
 }

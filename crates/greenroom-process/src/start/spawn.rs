@@ -108,7 +108,7 @@ fn fork(
     let mut child = child.spawn()?;
     let pid = Pid::from_child(&child);
     let confirmed = contained.confirm(pid);
-    let is_loose = watchdog.is_some() && contained.by() == ContainedBy::Group;
+    let is_loose = watchdog.is_some() && contained.by == ContainedBy::Group;
     let group = GroupGuard::new(Group::new(pid, contained));
     // Before `exits::watch`: noticing the end makes the guardian forget the group, and a group that is added after that
     // would stay for ever.

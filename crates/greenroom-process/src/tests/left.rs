@@ -170,7 +170,7 @@ fn a_mark_that_the_host_may_not_read_does_not_count() {
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let error = contained.confirm(Pid::from_child(&child)).unwrap_err();
         assert!(error.to_string().contains("may not read"), "{error}");
-        assert_eq!(contained.by(), ContainedBy::Group);
+        assert_eq!(contained.by, ContainedBy::Group);
         drop(child.stdin.take());
         child.wait().unwrap();
     };

@@ -8,8 +8,9 @@ use greenroom::testing::CallFault;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::driver::{Driver, OpenRequest};
+use super::driver::{Driver, OpenCall, OpenRequest};
 use super::{PATIENCE, PlannedCall};
+use crate::base::lock;
 use crate::chaos::plan::FaultKind;
 use crate::cli::hand::{CliEnd, ScriptedListener};
 
@@ -26,9 +27,9 @@ impl Driver<'_> {
                         .session
                         .failure()
                         .map_or_else(|| "for an unknown reason".into(), |error| error.to_string());
-                    self.problems.push(format!("the session has ended: {why}"));
+                    self.run.problems.push(format!("the session has ended: {why}"));
                 }
-                Err(_) => self.problems.push("the CLI was not started again in time".into()),
+                Err(_) => self.run.problems.push("the CLI was not started again in time".into()),
             }
         }
         self.end.as_mut()
@@ -38,81 +39,64 @@ impl Driver<'_> {
     pub(super) fn gone(&mut self) {
         self.end = None;
         self.open.clear();
-        self.by_id.clear();
         self.prompt = None;
     }
 
-    /// Sends a control request and returns its number; `None` without a CLI.
-    pub(super) async fn ask(&mut self, body: Value, open: Option<OpenRequest>) -> Option<u64> {
-        let number = self.asked;
-        self.asked += 1;
-        let end = self.cli().await?;
-        let request_id = format!("chaos_{}_{number}", end.launch().epoch);
-        let mut open = open.unwrap_or_default();
-        open.request_id.clone_from(&request_id);
-        let fault = match open.fault {
-            Some(FaultKind::HandlerPanic) => Some(CallFault::Panic),
-            Some(FaultKind::HandlerHang) => Some(CallFault::Hang),
-            Some(FaultKind::HandlerSlow) => Some(CallFault::Slow(Duration::from_millis(number % 2000))),
-            Some(FaultKind::HandlerError) => Some(CallFault::Error),
-            _ => None,
-        };
-        if let Some(fault) = fault {
-            self.faults.plan(&request_id, fault);
+    /// Sends a control request and awaits its answer.
+    pub(super) async fn ask(&mut self, body: Value) {
+        if let Some(end) = self.cli().await {
+            let request_id = end.request(body);
+            self.open.push(OpenRequest { request_id, call: None });
         }
-        self.by_id.insert(request_id.clone(), number);
-        self.open.insert(number, open);
-        let frame = json!({ "type": "control_request", "request_id": request_id, "request": body });
-        self.end.as_mut()?.send(frame);
-        Some(number)
-    }
-
-    pub(super) fn mcp(server: &str, message: Value) -> Value {
-        json!({ "subtype": "mcp_message", "server_name": server, "message": message })
     }
 
     /// Starts the turn of the current prompt, as a CLI does before its first call.
     pub(super) fn begin(&mut self) {
-        if let (Some(_), false, Some(end)) = (&self.prompt, self.begun, &mut self.end) {
+        if let (Some((_, begun @ false)), Some(end)) = (&mut self.prompt, &mut self.end) {
             end.begin_turn();
-            self.begun = true;
+            *begun = true;
         }
     }
 
-    /// Sends the next tool call and returns its number.
-    pub(super) async fn call(&mut self, fault: Option<FaultKind>) -> Option<u64> {
+    /// Sends the next tool call and returns the id of the request.
+    pub(super) async fn call(&mut self, fault: Option<FaultKind>) -> Option<String> {
+        let n = self.run.calls;
         let calls = &self.chaos.calls;
-        let n = self.calls;
-        let at = usize::try_from(n).unwrap_or(0).checked_rem(calls.len())?;
-        let PlannedCall { server, tool, arguments } = &calls[at];
-        let (arguments, rpc_id) = (arguments(n), self.rpc_id);
-        self.calls += 1;
-        self.rpc_id += 1;
-        let meta = json!({ "claudecode/toolUseId": format!("toolu_{rpc_id}") });
-        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-        let body = Self::mcp(
-            server,
-            json!({ "jsonrpc": "2.0", "id": rpc_id, "method": "tools/call", "params": params }),
-        );
-        let call = Some((body.clone(), rpc_id, arguments));
-        let open = OpenRequest { request_id: String::new(), call, fault };
-        self.ask(body, Some(open)).await
+        let PlannedCall { server, tool, arguments } =
+            &calls[usize::try_from(n).unwrap_or(0).checked_rem(calls.len())?];
+        self.run.calls += 1;
+        let end = self.cli().await?;
+        let arguments = arguments(n);
+        let body = end.tool_call(server, tool, &arguments, None);
+        let (request_id, rpc_id) = (end.next_request_id(), end.last_rpc_id());
+        let planned = match fault {
+            Some(FaultKind::HandlerPanic) => Some(CallFault::Panic),
+            Some(FaultKind::HandlerHang) => Some(CallFault::Hang),
+            Some(FaultKind::HandlerSlow) => Some(CallFault::Slow(Duration::from_millis(n % 2000))),
+            Some(FaultKind::HandlerError) => Some(CallFault::Error),
+            _ => None,
+        };
+        if let Some(planned) = planned {
+            lock(&self.faults).insert(request_id.clone(), planned);
+        }
+        self.end.as_mut()?.request(body.clone());
+        let call = Some(OpenCall { body, rpc_id, arguments, fault });
+        self.open.push(OpenRequest { request_id: request_id.clone(), call });
+        Some(request_id)
+    }
+
+    /// The tool call in flight with this request id.
+    pub(super) fn open_call(&self, request_id: &str) -> Option<&OpenCall> {
+        self.open.iter().find(|open| open.request_id == request_id)?.call.as_ref()
     }
 
     /// Cancels a tool call, as the CLI does on an interrupt of its user.
-    pub(super) async fn cancel(&mut self, number: u64) {
-        let Some((body, rpc_id, _)) = self.open.get(&number).and_then(|open| open.call.as_ref()) else {
-            return;
-        };
-        let server = body["server_name"].as_str().unwrap_or_default().to_owned();
-        let params = json!({ "requestId": rpc_id, "reason": "chaos" });
-        let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
-        self.ask(Self::mcp(&server, message), None).await;
-    }
-
-    pub(super) fn forget(&mut self, number: u64) {
-        if let Some(open) = self.open.remove(&number) {
-            self.by_id.remove(&open.request_id);
+    pub(super) fn cancel(&mut self, request_id: &str) {
+        let Some(OpenCall { body, rpc_id, .. }) = self.open_call(request_id) else { return };
+        let (server, rpc_id) = (body["server_name"].as_str().unwrap_or_default().to_owned(), *rpc_id);
+        if let Some(end) = &mut self.end {
+            let request_id = end.cancel_call(&server, rpc_id);
+            self.open.push(OpenRequest { request_id, call: None });
         }
     }
 
@@ -129,10 +113,9 @@ impl Driver<'_> {
     pub(super) fn frame(&mut self, frame: Value) {
         match frame["type"].as_str() {
             Some("control_response") => {
-                let id = frame["response"]["request_id"].as_str().unwrap_or_default();
-                let Some(open) = self.by_id.remove(id).and_then(|number| self.open.remove(&number)) else {
-                    return;
-                };
+                let id = &frame["response"]["request_id"];
+                let Some(at) = self.open.iter().position(|open| *id == open.request_id) else { return };
+                let open = self.open.remove(at);
                 self.answered(open, &frame["response"]);
             }
             Some("control_request") => {
@@ -140,14 +123,15 @@ impl Driver<'_> {
                     end.answer(&frame, json!({}));
                 }
             }
-            Some("user") => (self.prompt, self.begun) = (Some(frame), false),
+            Some("user") => self.prompt = Some((frame, false)),
             _ => {}
         }
     }
 
     fn answered(&mut self, open: OpenRequest, response: &Value) {
         let answer = &response["response"]["mcp_response"];
-        let (Some(expect), Some((body, _, arguments)), None) = (&self.chaos.expect, &open.call, open.fault)
+        let (Some(expect), Some(OpenCall { body, arguments, fault: None, .. })) =
+            (&self.chaos.expect, &open.call)
         else {
             return;
         };
@@ -158,7 +142,7 @@ impl Driver<'_> {
             let server = body["server_name"].as_str().unwrap_or_default();
             let tool = body["message"]["params"]["name"].as_str().unwrap_or_default();
             let id = &open.request_id;
-            self.problems.push(format!(
+            self.run.problems.push(format!(
                 "the result of {server}/{tool} is not as expected: {problem}\narguments {arguments}\nresult {result}\n\
                  request {id}"
             ));

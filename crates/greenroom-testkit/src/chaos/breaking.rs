@@ -2,10 +2,11 @@
 
 use greenroom::testing::Fault;
 use greenroom::transport::Exit;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::driver::Driver;
 use crate::chaos::plan::FaultKind;
+use crate::cli::hand::mcp_body;
 
 impl Driver<'_> {
     pub(super) async fn break_something(&mut self, kind: FaultKind, n: u32) {
@@ -46,35 +47,25 @@ impl Driver<'_> {
             }
             FaultKind::CliGarbage => self.garbage(n).await,
             FaultKind::CliDuplicateId => {
-                let number = match self.some_call(n) {
-                    Some(number) => Some(number),
+                let id = match self.some_call(n) {
+                    Some(id) => Some(id),
                     None => self.call(Some(FaultKind::HandlerSlow)).await,
                 };
-                let open = number.and_then(|number| self.open.get(&number));
-                if let Some(open) = open
-                    && let Some((body, ..)) = &open.call
+                if let Some(id) = id
+                    && let Some(call) = self.open_call(&id)
                 {
-                    let frame =
-                        json!({ "type": "control_request", "request_id": open.request_id, "request": body });
-                    if let Some(end) = &mut self.end {
-                        end.send(frame);
-                    }
+                    self.send(json!({ "type": "control_request", "request_id": id, "request": call.body }));
                 }
             }
             FaultKind::CliWithdraw => {
-                if let Some(number) = self.some_call(n)
-                    && let Some(open) = self.open.get(&number)
-                {
-                    let frame = json!({ "type": "control_cancel_request", "request_id": open.request_id });
-                    if let Some(end) = &mut self.end {
-                        end.send(frame);
-                    }
-                    self.forget(number);
+                if let Some(id) = self.some_call(n) {
+                    self.send(json!({ "type": "control_cancel_request", "request_id": id }));
+                    self.open.retain(|open| open.request_id != id);
                 }
             }
             FaultKind::CliCancel => {
-                if let Some(number) = self.some_call(n) {
-                    self.cancel(number).await;
+                if let Some(id) = self.some_call(n) {
+                    self.cancel(&id);
                 }
             }
         }
@@ -97,6 +88,13 @@ impl Driver<'_> {
         self.gone();
     }
 
+    /// Sends a frame if a CLI runs.
+    fn send(&mut self, frame: Value) {
+        if let Some(end) = &mut self.end {
+            end.send(frame);
+        }
+    }
+
     async fn say(&mut self, bytes: &[u8]) {
         if let Some(end) = self.cli().await {
             end.send_bytes(bytes.to_vec());
@@ -114,19 +112,18 @@ impl Driver<'_> {
             }
             3 => self.say(b"{\"type\":\"control_cancel_request\",\"request_id\":\"nothing\"}\n").await,
             4 => {
-                self.ask(json!({ "subtype": "of_tomorrow", "n": n }), None).await;
+                self.ask(json!({ "subtype": "of_tomorrow", "n": n })).await;
             }
             _ => {
                 let message = json!({ "jsonrpc": "2.0", "id": n, "method": "ping" });
-                self.ask(Self::mcp("nobody", message), None).await;
+                self.ask(mcp_body("nobody", message)).await;
             }
         }
     }
 
     /// A tool call in flight, chosen by `n`.
-    fn some_call(&self, n: u32) -> Option<u64> {
-        let calls: Vec<u64> =
-            self.open.iter().filter(|(_, open)| open.call.is_some()).map(|(number, _)| *number).collect();
-        calls.get((n as usize).checked_rem(calls.len())?).copied()
+    fn some_call(&self, n: u32) -> Option<String> {
+        let calls: Vec<_> = self.open.iter().filter(|open| open.call.is_some()).collect();
+        Some(calls[(n as usize).checked_rem(calls.len())?].request_id.clone())
     }
 }

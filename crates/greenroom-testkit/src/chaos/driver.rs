@@ -1,28 +1,27 @@
 //! Plays a plan: the application, the settling after faults, and the checks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use greenroom::Outcome;
 use greenroom::Result;
 use greenroom::Session;
 use greenroom::options::{Restart, Restarts};
-use greenroom::report::Counters;
+use greenroom::testing::CallFault;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::handlers::HandlerFaults;
-use super::run::{Progress, Run};
+use super::run::Run;
 use super::{Chaos, PATIENCE};
-use crate::base::spawn;
+use crate::base::{lock, spawn};
 use crate::chaos::plan::{FaultKind, FaultPlan, Step};
 use crate::cli::ScriptedCli;
 use crate::cli::hand::{CliEnd, ScriptedListener};
 use crate::invariants::Checker;
 use crate::leak::LeakCheck;
 use crate::wire::record::Recorder;
-use crate::wire::transcript::Transcript;
 
 pub(super) struct Driver<'a> {
     pub(super) chaos: &'a Chaos,
@@ -33,48 +32,32 @@ pub(super) struct Driver<'a> {
     /// CLIs that closed their stdout and still run.
     pub(super) deaf: Vec<CliEnd>,
     pub(super) faults: HandlerFaults,
-    wire: Wiretap,
-    /// Unanswered requests of the current CLI, by number.
-    pub(super) open: BTreeMap<u64, OpenRequest>,
-    pub(super) by_id: HashMap<String, u64>,
-    pub(super) asked: u64,
-    pub(super) calls: u64,
-    pub(super) rpc_id: u64,
-    /// The prompt of the running turn, and whether the CLI has started the turn.
-    pub(super) prompt: Option<Value>,
-    pub(super) begun: bool,
-    turns: Vec<(usize, AbortOnDropHandle<Result<Outcome>>)>,
-    prompted: usize,
-    /// Number of prompts with an outcome.
-    ended: u64,
-    pub(super) outcomes: Vec<Outcome>,
-    pub(super) problems: Vec<String>,
-}
-
-/// A request without an answer.
-#[derive(Default)]
-pub(super) struct OpenRequest {
-    pub(super) request_id: String,
-    /// For a tool call: body, JSON-RPC id and arguments.
-    pub(super) call: Option<(Value, u64, Value)>,
-    pub(super) fault: Option<FaultKind>,
-}
-
-/// Records the wire and checks it.
-struct Wiretap {
     recorder: Recorder,
     checker: Checker,
-    kept: Option<Transcript>,
+    /// Unanswered requests of the current CLI, in the order in which they were sent.
+    pub(super) open: Vec<OpenRequest>,
+    /// The prompt of the running turn, and whether the CLI has started the turn.
+    pub(super) prompt: Option<(Value, bool)>,
+    turns: Vec<(usize, AbortOnDropHandle<Result<Outcome>>)>,
+    prompted: usize,
+    pub(super) run: Run,
 }
 
-impl Wiretap {
-    fn read(&mut self) {
-        let new = self.recorder.take();
-        new.entries().iter().for_each(|entry| self.checker.observe(entry));
-        if let Some(kept) = &mut self.kept {
-            kept.extend(new.entries().iter().cloned());
-        }
-    }
+/// The planned faults of calls, by request id.
+type HandlerFaults = Arc<Mutex<HashMap<String, CallFault>>>;
+
+/// A request without an answer.
+pub(super) struct OpenRequest {
+    pub(super) request_id: String,
+    pub(super) call: Option<OpenCall>,
+}
+
+/// A tool call without an answer.
+pub(super) struct OpenCall {
+    pub(super) body: Value,
+    pub(super) rpc_id: u64,
+    pub(super) arguments: Value,
+    pub(super) fault: Option<FaultKind>,
 }
 
 /// The CLI ended while the driver waited for a frame.
@@ -83,27 +66,17 @@ struct CliGone;
 impl<'a> Driver<'a> {
     pub(super) async fn play(chaos: &'a Chaos, plan: &FaultPlan) -> Run {
         let leaks = LeakCheck::tasks();
-        let mut run = Run {
-            plan: plan.clone(),
-            problems: Vec::new(),
-            report: Default::default(),
-            transcript: Transcript::default(),
-            calls: 0,
-            prompts: 0,
-            outcomes: Vec::new(),
-            counters: Counters::default(),
+        let mut run = match Self::start(chaos, plan).await {
+            Ok(driver) => driver.finish().await,
+            Err(problem) => Run { plan: plan.clone(), problems: vec![problem], ..Run::default() },
         };
-        match Self::start(chaos).await {
-            Ok(driver) => driver.finish(plan, &mut run).await,
-            Err(problem) => run.problems.push(problem),
-        }
         if let Err(leak) = leaks.check(PATIENCE).await {
-            run.problems.push(leak.to_string());
+            run.problems.push(leak);
         }
         run
     }
 
-    async fn start(chaos: &'a Chaos) -> std::result::Result<Self, String> {
+    async fn start(chaos: &'a Chaos, plan: &FaultPlan) -> std::result::Result<Self, String> {
         let (transport, mut listener) = ScriptedCli::by_hand();
         let recorder = Recorder::around(transport);
         let faults = HandlerFaults::default();
@@ -117,7 +90,7 @@ impl<'a> Driver<'a> {
         };
         let builder = (chaos.builder)()
             .transport(recorder.clone())
-            .inject_in_calls(move |request_id| planned.take(request_id))
+            .inject_in_calls(move |request_id| lock(&planned).remove(request_id))
             .configure(|options| {
                 let Restarts { cli, server, control, .. } = &mut options.restarts;
                 (*cli, *server, *control) = (at_once(), at_once(), at_once());
@@ -133,7 +106,6 @@ impl<'a> Driver<'a> {
         let session = session.map_err(|error| format!("the session did not start: {error}"))?;
         let snapshot = session.snapshot().await.map_err(|error| format!("the session has ended: {error}"))?;
         let servers = snapshot.servers.into_iter().map(|server| server.name).collect();
-        let kept = chaos.keep_transcript.then(Transcript::default);
         Ok(Self {
             chaos,
             session,
@@ -142,50 +114,49 @@ impl<'a> Driver<'a> {
             end: Some(end),
             deaf: Vec::new(),
             faults,
-            wire: Wiretap { recorder, checker: Checker::new(), kept },
-            open: BTreeMap::new(),
-            by_id: HashMap::new(),
-            asked: 0,
-            calls: 0,
-            rpc_id: 1,
+            recorder,
+            checker: Checker::new(),
+            open: Vec::new(),
             prompt: None,
-            begun: false,
             turns: Vec::new(),
             prompted: 0,
-            ended: 0,
-            outcomes: Vec::new(),
-            problems: Vec::new(),
+            run: Run { plan: plan.clone(), ..Run::default() },
         })
     }
 
-    async fn finish(mut self, plan: &FaultPlan, run: &mut Run) {
-        for (index, step) in plan.steps().iter().enumerate() {
+    async fn finish(mut self) -> Run {
+        for (index, step) in self.run.plan.steps.clone().iter().enumerate() {
             self.step(index, step).await;
-            if !self.problems.is_empty() {
+            if !self.run.problems.is_empty() {
                 break;
             }
         }
-        if self.problems.is_empty() {
+        if self.run.problems.is_empty() {
             self.settle().await;
         }
-        if self.problems.is_empty() {
+        if self.run.problems.is_empty() {
             self.check("at the end of the plan".into());
         }
         if let Ok(Ok(snapshot)) = timeout(PATIENCE, self.session.snapshot()).await {
-            run.counters = snapshot.counters;
+            self.run.counters = snapshot.counters;
             let owed = snapshot.router.map_or(0, |router| router.owed.len());
-            if self.problems.is_empty() && owed > 0 {
-                self.problems.push(format!("{owed} requests are still on the router's list"));
+            if self.run.problems.is_empty() && owed > 0 {
+                self.run.problems.push(format!("{owed} requests are still on the router's list"));
             }
         }
         self.stop().await;
-        self.wire.read();
-        run.report = self.wire.checker.report();
-        run.transcript = self.wire.kept.take().unwrap_or_default();
-        run.calls = self.calls;
-        run.prompts = self.ended;
-        run.outcomes = std::mem::take(&mut self.outcomes);
-        run.problems.append(&mut self.problems);
+        self.read_wire();
+        self.run.report = self.checker.report();
+        self.run
+    }
+
+    /// Checks what went over the wire since the last time.
+    fn read_wire(&mut self) {
+        let new = self.recorder.take();
+        new.entries.iter().for_each(|entry| self.checker.observe(entry));
+        if self.chaos.keep_transcript {
+            self.run.transcript.entries.extend(new.entries);
+        }
     }
 
     async fn step(&mut self, index: usize, step: &Step) {
@@ -201,10 +172,7 @@ impl<'a> Driver<'a> {
             Step::Settle => {
                 self.settle().await;
                 self.check(format!("in step {}", index + 1));
-                if let Some(watch) = &self.chaos.watch {
-                    let counts = self.wire.checker.report().counts;
-                    watch(&Progress { step: index, calls: self.calls, counts });
-                }
+                (self.chaos.watch)();
             }
         }
         self.take_frames();
@@ -212,12 +180,11 @@ impl<'a> Driver<'a> {
 
     /// Checks the transcript at a moment when every request must be answered.
     fn check(&mut self, moment: String) {
-        self.wire.read();
-        let report = self.wire.checker.report();
-        if !report.is_fine() {
-            self.problems.push(format!("found when everything should have been answered, {moment}"));
+        self.read_wire();
+        if !self.checker.report().is_fine() {
+            self.run.problems.push(format!("found when everything should have been answered, {moment}"));
         }
-        self.faults.forget_all();
+        lock(&self.faults).clear();
     }
 
     async fn prompt(&mut self) {
@@ -228,24 +195,24 @@ impl<'a> Driver<'a> {
                 self.prompted += 1;
             }
             Err(error) if error.kind() == greenroom::ErrorKind::AtCapacity => {}
-            Err(error) => self.problems.push(format!("a prompt was not accepted: {error}")),
+            Err(error) => self.run.problems.push(format!("a prompt was not accepted: {error}")),
         }
     }
 
     /// Waits until every call is answered and every prompt has an outcome.
     async fn settle(&mut self) {
         let deadline = Instant::now() + PATIENCE;
-        while self.problems.is_empty() {
+        while self.run.problems.is_empty() {
             let settled = timeout_at(deadline, self.settle_once()).await;
             match settled {
                 Ok(Ok(())) if self.turns.is_empty() => break,
                 // There is a new CLI, or another prompt.
                 Ok(Ok(()) | Err(CliGone)) => tokio::time::sleep(Duration::from_millis(1)).await,
                 Err(_) => {
-                    let open: Vec<_> = self.open.values().map(|open| open.request_id.as_str()).collect();
+                    let open: Vec<_> = self.open.iter().map(|open| open.request_id.as_str()).collect();
                     let turns: Vec<_> = self.turns.iter().map(|(number, _)| number).collect();
                     let text = format!("requests {open:?} have no answer, and prompts {turns:?} no outcome");
-                    return self.problems.push(format!("after {:?} {text}", PATIENCE));
+                    return self.run.problems.push(format!("after {:?} {text}", PATIENCE));
                 }
             }
         }
@@ -254,43 +221,36 @@ impl<'a> Driver<'a> {
 
     async fn settle_once(&mut self) -> std::result::Result<(), CliGone> {
         self.cli().await.ok_or(CliGone)?;
-        let hanging = |open: &OpenRequest| open.fault == Some(FaultKind::HandlerHang);
-        let hanging: Vec<u64> = self.open.iter().filter(|(_, open)| hanging(open)).map(|(n, _)| *n).collect();
-        for number in hanging {
-            self.cancel(number).await;
+        let hangs = |call: &OpenCall| call.fault == Some(FaultKind::HandlerHang);
+        let hanging = self.open.iter().filter(|open| open.call.as_ref().is_some_and(hangs));
+        for request_id in hanging.map(|open| open.request_id.clone()).collect::<Vec<_>>() {
+            self.cancel(&request_id);
         }
-        // Requests before this one have at least reached their handlers when it is answered.
-        self.ask(json!({ "subtype": "chaos_settles" }), None).await;
-        while !self.open.is_empty() {
-            self.next_frame().await?;
-        }
-        while let Some(prompt) = self.prompt.take() {
+        self.answered_so_far().await?;
+        while let Some((prompt, begun)) = self.prompt.take() {
             let end = self.end.as_mut().ok_or(CliGone)?;
-            if !self.begun {
+            if !begun {
                 end.begin_turn();
             }
             end.finish_turn(&prompt, "done");
-            self.ask(json!({ "subtype": "chaos_settles" }), None).await;
-            while !self.open.is_empty() {
-                self.next_frame().await?;
-            }
+            self.answered_so_far().await?;
         }
         self.take_outcomes().await;
         Ok(())
     }
 
-    async fn next_frame(&mut self) -> std::result::Result<(), CliGone> {
-        let end = self.end.as_mut().ok_or(CliGone)?;
-        match end.recv().await {
-            Some(frame) => {
-                self.frame(frame);
-                Ok(())
-            }
-            None => {
+    /// Waits until all requests are answered. Those before `chaos_settles` have at least reached their handlers when it is.
+    async fn answered_so_far(&mut self) -> std::result::Result<(), CliGone> {
+        self.ask(json!({ "subtype": "chaos_settles" })).await;
+        while !self.open.is_empty() {
+            let end = self.end.as_mut().ok_or(CliGone)?;
+            let Some(frame) = end.recv().await else {
                 self.gone();
-                Err(CliGone)
-            }
+                return Err(CliGone);
+            };
+            self.frame(frame);
         }
+        Ok(())
     }
 
     async fn take_outcomes(&mut self) {
@@ -302,13 +262,13 @@ impl<'a> Driver<'a> {
             }
             match turn.await {
                 Ok(Ok(outcome)) => {
-                    self.ended += 1;
+                    self.run.prompts += 1;
                     if self.chaos.keep_transcript {
-                        self.outcomes.push(outcome);
+                        self.run.outcomes.push(outcome);
                     }
                 }
-                Ok(Err(error)) => self.problems.push(format!("prompt {number} has no outcome: {error}")),
-                Err(_) => self.problems.push(format!("the turn of prompt {number} panicked")),
+                Ok(Err(error)) => self.run.problems.push(format!("prompt {number} has no outcome: {error}")),
+                Err(_) => self.run.problems.push(format!("the turn of prompt {number} panicked")),
             }
         }
         self.turns = waiting;
@@ -335,8 +295,8 @@ impl<'a> Driver<'a> {
         };
         match timeout(bound, stopping).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.problems.push(format!("the session failed: {error}")),
-            Err(_) => self.problems.push(format!("the session did not stop within {bound:?}")),
+            Ok(Err(error)) => self.run.problems.push(format!("the session failed: {error}")),
+            Err(_) => self.run.problems.push(format!("the session did not stop within {bound:?}")),
         }
     }
 }

@@ -3,11 +3,9 @@
 mod asking;
 mod breaking;
 mod driver;
-mod handlers;
 pub(super) mod plan;
 mod run;
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +16,7 @@ use serde_json::Value;
 use self::driver::Driver;
 use crate::chaos::plan::{FaultMix, FaultPlan};
 
-pub use run::{Progress, Run};
+pub use run::Run;
 
 /// Plays a [`FaultPlan`] against your sessions and their tools, on an in-memory CLI. Checks every promise in
 /// [`invariants`](super::invariants), that each prompt has one outcome, and that no task is left behind.
@@ -57,11 +55,10 @@ pub struct Chaos {
     calls: Vec<PlannedCall>,
     expect: Option<Expect>,
     keep_transcript: bool,
-    watch: Option<Watch>,
+    watch: Arc<dyn Fn() + Send + Sync>,
 }
 
 type Expect = Arc<dyn Fn(&Value, &Value) -> Result<(), String> + Send + Sync>;
-type Watch = Arc<dyn Fn(&Progress) + Send + Sync>;
 
 /// A tool to call, with a function that makes the arguments.
 #[derive(Clone)]
@@ -85,7 +82,7 @@ impl Chaos {
             calls: Vec::new(),
             expect: None,
             keep_transcript: true,
-            watch: None,
+            watch: Arc::new(|| ()),
         }
     }
 
@@ -122,8 +119,8 @@ impl Chaos {
 
     /// Calls `watch` each time when all requests are answered.
     #[must_use]
-    pub fn watch(mut self, watch: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        self.watch = Some(Arc::new(watch));
+    pub fn watch(mut self, watch: impl Fn() + Send + Sync + 'static) -> Self {
+        self.watch = Arc::new(watch);
         self
     }
 
@@ -185,12 +182,5 @@ impl Chaos {
         for seed in seeds {
             self.test_plan(&mix.plan(seed)).await;
         }
-    }
-}
-
-impl fmt::Debug for Chaos {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls: Vec<_> = self.calls.iter().map(|call| format!("{}/{}", call.server, call.tool)).collect();
-        f.debug_struct("Chaos").field("calls", &calls).finish_non_exhaustive()
     }
 }

@@ -6,11 +6,11 @@ use greenroom::Outcome;
 use greenroom::report::Counters;
 
 use crate::chaos::plan::FaultPlan;
-use crate::invariants::{Counts, Report};
+use crate::invariants::Report;
 use crate::wire::transcript::Transcript;
 
 /// The result of playing a [`FaultPlan`]; print it with `{}`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Run {
     /// The plan that was played.
@@ -29,18 +29,6 @@ pub struct Run {
     pub outcomes: Vec<Outcome>,
     /// The session's counters.
     pub counters: Counters,
-}
-
-/// The progress of a run, at a moment when all requests are answered.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Progress {
-    /// The step that has settled, counted from 0.
-    pub step: usize,
-    /// Number of tool calls so far.
-    pub calls: u64,
-    /// Counts of the wire so far.
-    pub counts: Counts,
 }
 
 impl Run {

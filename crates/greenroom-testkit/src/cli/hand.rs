@@ -3,7 +3,6 @@
 mod turns;
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use greenroom::transport::{Exit, Launch, MemoryCli, MemoryListener};
 use serde_json::{Value, json};
@@ -73,6 +72,7 @@ impl ScriptedListener {
 /// assert_eq!(answer["mcp_response"]["result"]["content"][0]["text"], "3");
 /// # }
 /// ```
+#[derive(Debug)]
 pub struct CliEnd {
     cli: MemoryCli,
     frames: mpsc::UnboundedReceiver<Value>,
@@ -85,6 +85,7 @@ pub struct CliEnd {
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
+#[derive(Debug)]
 enum Out {
     Bytes(Vec<u8>),
     /// Everything before it was written.
@@ -131,7 +132,7 @@ impl CliEnd {
             passed_over: VecDeque::new(),
             out,
             transcript: Vec::new(),
-            next_id: 0,
+            next_id: 1,
             next_rpc_id: 2,
             session_id,
             _tasks: [reading, writing],
@@ -250,35 +251,42 @@ impl CliEnd {
 
     /// Sends a control request and returns its id.
     pub fn request(&mut self, body: Value) -> String {
+        let request_id = self.next_request_id();
         self.next_id += 1;
-        let request_id = format!("cli_{}_{}", self.cli.launch().epoch, self.next_id);
         self.send(json!({ "type": "control_request", "request_id": request_id, "request": body }));
         request_id
     }
 
+    /// The id of the next control request.
+    pub(crate) fn next_request_id(&self) -> String {
+        format!("cli_{}_{}", self.cli.launch().epoch, self.next_id)
+    }
+
     /// Sends a message to an in-process server and returns the id of the control request.
     pub fn mcp(&mut self, server: &str, message: Value) -> String {
-        self.request(json!({ "subtype": "mcp_message", "server_name": server, "message": message }))
+        self.request(mcp_body(server, message))
     }
 
     /// Calls a tool as the CLI does and returns the id of the control request. The JSON-RPC ids count from 2.
     pub fn call_tool(&mut self, server: &str, tool: &str, arguments: Value) -> String {
-        let tool_use_id = format!("toolu_{}", self.next_rpc_id);
-        self.call_tool_as(server, tool, &arguments, &tool_use_id)
+        let body = self.tool_call(server, tool, &arguments, None);
+        self.request(body)
     }
 
-    pub(crate) fn call_tool_as(
+    /// The body of the request that calls a tool, with the next JSON-RPC id.
+    pub(crate) fn tool_call(
         &mut self,
         server: &str,
         tool: &str,
         arguments: &Value,
-        tool_use_id: &str,
-    ) -> String {
-        let id = self.next_rpc_id;
-        self.next_rpc_id += 1;
+        tool_use_id: Option<&str>,
+    ) -> Value {
+        let id = self.next_rpc_id();
+        let tool_use_id = tool_use_id.map_or_else(|| format!("toolu_{id}"), str::to_owned);
         let meta = json!({ "claudecode/toolUseId": tool_use_id, "progressToken": id });
         let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-        self.mcp(server, json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        mcp_body(server, message)
     }
 
     /// Cancels a call as the CLI does, by its JSON-RPC id, and returns the id of the control request.
@@ -364,8 +372,6 @@ impl CliEnd {
     }
 }
 
-impl fmt::Debug for CliEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CliEnd").field("session_id", &self.session_id).finish_non_exhaustive()
-    }
+pub(crate) fn mcp_body(server: &str, message: Value) -> Value {
+    json!({ "subtype": "mcp_message", "server_name": server, "message": message })
 }

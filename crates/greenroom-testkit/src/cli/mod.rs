@@ -6,7 +6,6 @@ pub(super) mod play;
 pub(super) mod script;
 pub(super) mod seen;
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,11 +65,6 @@ pub struct ScriptedCli {
     _accepting: AbortOnDropHandle<()>,
 }
 
-const GONE: (&str, &str) = (
-    "the `ScriptedCli` was dropped before the session ended",
-    "keep the `ScriptedCli` in a variable until the session has stopped",
-);
-
 impl ScriptedCli {
     /// Plays a script. Must be called on a tokio runtime.
     pub fn play(script: Script) -> Self {
@@ -110,12 +104,12 @@ impl ScriptedCli {
 
     /// The texts of all tool results that the model has seen, in order; errors with `error: ` before them.
     pub fn tool_results(&self) -> Vec<String> {
-        self.seen.position().results
+        self.seen.look(|seen| seen.results.clone())
     }
 
     /// Number of the script's turns that were played.
     pub fn turns_played(&self) -> usize {
-        self.seen.look(|seen| seen.position.next)
+        self.seen.look(|seen| seen.turns)
     }
 
     /// The texts of all prompts that the CLI has read, in order and over all launches. The texts of a prompt are joined
@@ -185,7 +179,7 @@ impl ScriptedCli {
     /// # Panics
     /// If they do not come within the limit, with those that came.
     pub async fn wait_for_tool_results(&self, count: usize, limit: Duration) -> Vec<String> {
-        self.seen.wait_for(count, "tool results", limit, |seen| seen.position.results.clone()).await
+        self.seen.wait_for(count, "tool results", limit, |seen| seen.results.clone()).await
     }
 }
 
@@ -198,13 +192,10 @@ impl Drop for ScriptedCli {
     fn drop(&mut self) {
         let stderr = lock(&self.stderr).take();
         if let Some(stderr) = stderr {
-            stderr(&format!("{}: {}", GONE.0, GONE.1));
+            stderr(
+                "the `ScriptedCli` was dropped before the session ended: keep the `ScriptedCli` in a variable until the \
+                 session has stopped",
+            );
         }
-    }
-}
-
-impl fmt::Debug for ScriptedCli {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedCli").field("turns_played", &self.turns_played()).finish_non_exhaustive()
     }
 }

@@ -18,21 +18,25 @@ use serde_json::{Value, json};
 ///     .call("mcp__calc__add", json!({"a": 1, "b": 2}))
 ///     .call_with_id("toolu_mine", "mcp__calc__add", json!({"a": 3, "b": 4}));
 ///
-/// assert!(turn.has_calls());
-/// assert_eq!(turn.call_ids(), ["toolu_mine"]); // the other call gets its id from the script
-/// assert!(matches!(&turn.items()[0], Item::Text(text) if text == "Both at once."));
+/// assert!(turn.calls().nth(1).is_some());
+/// assert!(matches!(&turn.items[0], Item::Text(text) if text == "Both at once."));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenTurn")]
+#[non_exhaustive]
 pub struct ModelTurn {
+    /// The content in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) items: Vec<Item>,
+    pub items: Vec<Item>,
+    /// The error that is sent instead of content.
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ModelError>,
+    pub error: Option<ModelError>,
+    /// See [`pause_before`](Self::pause_before).
     #[serde(skip_serializing_if = "Duration::is_zero")]
-    pause_before: Duration,
+    pub pause_before: Duration,
+    /// See [`pause_between`](Self::pause_between).
     #[serde(skip_serializing_if = "Duration::is_zero")]
-    pause_between: Duration,
+    pub pause_between: Duration,
 }
 
 impl TryFrom<WrittenTurn> for ModelTurn {
@@ -133,35 +137,9 @@ impl ModelTurn {
         self
     }
 
-    /// The content in order. Empty for an error.
-    pub fn items(&self) -> &[Item] {
-        &self.items
-    }
-
-    /// The error that is sent instead of content.
-    pub fn failure(&self) -> Option<&ModelError> {
-        self.error.as_ref()
-    }
-
-    /// True when the content has a tool call.
-    pub fn has_calls(&self) -> bool {
-        self.calls().next().is_some()
-    }
-
     /// The tool calls in order.
     pub fn calls(&self) -> impl Iterator<Item = &Item> {
         self.items.iter().filter(|item| matches!(item, Item::Call { .. }))
-    }
-
-    /// The ids of the tool calls that have one, in order. In a turn that is played all of them have one.
-    pub fn call_ids(&self) -> Vec<&str> {
-        self.items
-            .iter()
-            .filter_map(|item| match item {
-                Item::Call { id, .. } => id.as_deref(),
-                _ => None,
-            })
-            .collect()
     }
 
     /// All texts of the content, one after the other, without the thinking.
@@ -177,17 +155,7 @@ impl ModelTurn {
 
     /// The API's `stop_reason`: `tool_use` when there is a call, else `end_turn`.
     pub fn stop_reason(&self) -> &'static str {
-        if self.has_calls() { "tool_use" } else { "end_turn" }
-    }
-
-    /// How long to wait before the answer. Zero at first.
-    pub fn pause(&self) -> Duration {
-        self.pause_before
-    }
-
-    /// How long to wait between the events of a streamed answer. Zero at first.
-    pub fn gap(&self) -> Duration {
-        self.pause_between
+        if self.calls().next().is_some() { "tool_use" } else { "end_turn" }
     }
 }
 

@@ -24,10 +24,9 @@ use super::model_turn::{Item, ModelTurn};
 ///     .turn(ModelTurn::new().text("Let me add.").call("mcp__calc__add", json!({"a": 5, "b": 3})))
 ///     .turn(ModelTurn::new().text("5 + 3 is 8."));
 ///
-/// assert_eq!(script.turns().len(), 2);
-/// assert_eq!(script.turn_at(0).call_ids(), ["toolu_script_0_0"]);
-/// assert_eq!(script.turns()[0].stop_reason(), "tool_use");
-/// assert_eq!(script.turns()[1].stop_reason(), "end_turn");
+/// assert_eq!(script.turns.len(), 2);
+/// assert_eq!(script.turns[0].stop_reason(), "tool_use");
+/// assert_eq!(script.turns[1].stop_reason(), "end_turn");
 /// ```
 ///
 /// It is plain data, and can as well be read from a file:
@@ -41,17 +40,18 @@ use super::model_turn::{Item, ModelTurn};
 ///     {"items": [{"text": "5 + 3 is 8."}]}
 /// ]}"#)?;
 ///
-/// assert_eq!(script.turns()[1].failure().map(|error| error.status), Some(529));
+/// assert_eq!(script.turns[1].error.as_ref().map(|error| error.status), Some(529));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Script {
-    turns: Vec<ModelTurn>,
+    /// The turns of the main conversation.
+    pub turns: Vec<ModelTurn>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     agent_turns: Vec<ModelTurn>,
     otherwise: ModelTurn,
-    side_answer: String,
+    pub(crate) side_answer: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     local_commands: BTreeMap<String, String>,
 }
@@ -144,11 +144,6 @@ impl Script {
         Some((command, text))
     }
 
-    /// The turns of the main conversation.
-    pub fn turns(&self) -> &[ModelTurn] {
-        &self.turns
-    }
-
     /// What request number `index` of the main conversation is answered with, counted from 0: the turn with
     /// that index, or else what [`otherwise`](Script::otherwise) says, with an id for every call, which no other index has.
     pub fn turn_at(&self, index: usize) -> ModelTurn {
@@ -158,11 +153,6 @@ impl Script {
     /// The same as [`turn_at`](Script::turn_at), for the requests of subagents.
     pub fn agent_turn_at(&self, index: usize) -> ModelTurn {
         self.at(&self.agent_turns, "toolu_script_agent", index)
-    }
-
-    /// The text of the answer to side calls.
-    pub(crate) fn side_text(&self) -> &str {
-        &self.side_answer
     }
 
     fn at(&self, turns: &[ModelTurn], prefix: &str, index: usize) -> ModelTurn {

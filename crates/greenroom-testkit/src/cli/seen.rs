@@ -9,13 +9,6 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Progress of a script, over all incarnations.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Position {
-    pub(crate) next: usize,
-    pub(crate) results: Vec<String>,
-}
-
 /// One incarnation, as its host started it.
 #[derive(Clone, Debug)]
 pub(super) struct SeenLaunch {
@@ -26,7 +19,9 @@ pub(super) struct SeenLaunch {
 
 #[derive(Debug, Default)]
 pub(super) struct SeenState {
-    pub(super) position: Position,
+    /// Number of the script's turns that were played.
+    pub(super) turns: usize,
+    pub(super) results: Vec<String>,
     pub(super) launches: Vec<SeenLaunch>,
 }
 
@@ -38,10 +33,6 @@ pub(crate) struct Seen(Arc<watch::Sender<SeenState>>);
 impl Seen {
     pub(super) fn new() -> Self {
         Self(Arc::new(watch::Sender::new(SeenState::default())))
-    }
-
-    pub(crate) fn position(&self) -> Position {
-        self.look(|seen| seen.position.clone())
     }
 
     pub(super) fn look<T>(&self, look: impl FnOnce(&SeenState) -> T) -> T {
@@ -62,15 +53,15 @@ impl Seen {
     }
 
     pub(super) fn results(&self, results: Vec<String>) {
-        self.0.send_modify(|seen| seen.position.results.extend(results));
+        self.0.send_modify(|seen| seen.results.extend(results));
     }
 
     /// Number of the turn to play, counted from 0.
     pub(super) fn next_turn(&self) -> usize {
         let mut turn = 0;
         self.0.send_modify(|seen| {
-            turn = seen.position.next;
-            seen.position.next += 1;
+            turn = seen.turns;
+            seen.turns += 1;
         });
         turn
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::frame::WireFrame;
+use super::frame::WireObject;
 use super::{Counts, Report, Violation};
 use crate::wire::transcript::{Entry, Line, Wire};
 
@@ -20,7 +20,7 @@ const OPEN_KEPT: usize = 1000;
 /// use greenroom_testkit::{Recorder, invariants::Checker};
 ///
 /// fn look(recorder: &Recorder, checker: &mut Checker) {
-///     for entry in recorder.take().entries() {
+///     for entry in &recorder.take().entries {
 ///         checker.observe(entry);
 ///     }
 ///     checker.report().assert_fine();
@@ -137,7 +137,7 @@ impl Checker {
 
     fn cli(&mut self, epoch: u64, line: &Line) {
         let Some(incarnation) = self.living.get_mut(&epoch) else { return };
-        let frame = line.is_whole().then(|| WireFrame::parse(line.bytes())).flatten();
+        let frame = line.is_whole.then(|| WireObject::parse(&line.bytes)).flatten();
         let Some(frame) = frame else {
             self.counts.noise += 1;
             return;
@@ -157,7 +157,7 @@ impl Checker {
                     asked.excused += 1;
                 }
                 asked.asks += 1;
-                asked.rpc_ids.push(body.as_ref().and_then(|body| body.rpc_id()));
+                asked.rpc_ids.push(body.as_ref().and_then(WireObject::asked_id));
                 asked.subtype = body.and_then(|body| body.subtype).unwrap_or_default();
                 asked.silent = SILENT.contains(&asked.subtype.as_str());
                 self.counts.silent += u64::from(asked.silent);
@@ -176,15 +176,15 @@ impl Checker {
         // Lines to an ended incarnation reach nobody.
         let Some(incarnation) = self.living.get_mut(&epoch) else { return };
         let torn = incarnation.cut.take();
-        if !line.is_whole() {
+        if !line.is_whole {
             incarnation.cut = Some(line.text());
         }
-        let frame = line.is_whole().then(|| WireFrame::parse(line.bytes())).flatten();
+        let frame = line.is_whole.then(|| WireObject::parse(&line.bytes)).flatten();
         if let Some(line) = torn {
             self.violations.push(Violation::TornLine { epoch, line });
         }
         let Some(frame) = frame else {
-            if line.is_whole() {
+            if line.is_whole {
                 self.violations.push(Violation::TornLine { epoch, line: line.text() });
             }
             return;
@@ -196,7 +196,7 @@ impl Checker {
         }
     }
 
-    fn answer(&mut self, epoch: u64, frame: &WireFrame<'_>) {
+    fn answer(&mut self, epoch: u64, frame: &WireObject<'_>) {
         self.counts.answers += 1;
         let Some(answered) = frame.answered() else { return };
         let request_id = answered.request_id.clone().unwrap_or_default();
@@ -216,7 +216,7 @@ impl Checker {
         }
         asked.answers += 1;
         // The answer to a message without an id is an acknowledgement, whose id has no meaning.
-        let Some(answered) = answered.rpc_id() else { return };
+        let Some(answered) = answered.answered_id() else { return };
         match asked.rpc_ids.iter().position(|id| id.is_none() || *id == answered) {
             Some(at) => drop(asked.rpc_ids.remove(at)),
             None => {
@@ -226,7 +226,7 @@ impl Checker {
         }
     }
 
-    fn prompt(&mut self, epoch: u64, frame: &WireFrame<'_>) {
+    fn prompt(&mut self, epoch: u64, frame: &WireObject<'_>) {
         self.counts.prompts += 1;
         let Some(uuid) = frame.uuid.clone() else { return };
         if let Some(before) = self.prompts.get(&uuid) {

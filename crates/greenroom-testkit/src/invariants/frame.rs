@@ -3,68 +3,39 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+/// A frame, or an object inside one.
 #[derive(Deserialize)]
-pub(super) struct WireFrame<'a> {
-    #[serde(rename = "type", default)]
+pub(super) struct WireObject<'a> {
+    #[serde(rename = "type")]
     pub(super) kind: Option<String>,
-    #[serde(default)]
     pub(super) subtype: Option<String>,
-    #[serde(default)]
     pub(super) request_id: Option<String>,
-    #[serde(default)]
     pub(super) uuid: Option<String>,
-    #[serde(borrow, default)]
-    pub(super) request: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) response: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct RecordedRequest<'a> {
-    #[serde(default)]
-    pub(super) subtype: Option<String>,
-    #[serde(borrow, default)]
-    message: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ResponseBody<'a> {
-    #[serde(default)]
-    pub(super) request_id: Option<String>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
+    request: Option<&'a RawValue>,
     response: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Mcp<'a> {
-    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
     mcp_response: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct JsonRpc<'a> {
-    #[serde(borrow, default)]
     id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     method: Option<&'a RawValue>,
 }
 
-fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
-    serde_json::from_str(raw?.get()).ok()
-}
-
-impl<'a> WireFrame<'a> {
+impl<'a> WireObject<'a> {
     /// `None` if the line is no JSON object, or a field has a wrong type.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    pub(super) fn asked(&self) -> Option<RecordedRequest<'a>> {
-        read(self.request)
+    fn read(raw: Option<&'a RawValue>) -> Option<Self> {
+        Self::parse(raw?.get().as_bytes())
     }
 
-    pub(super) fn answered(&self) -> Option<ResponseBody<'a>> {
-        read(self.response)
+    pub(super) fn asked(&self) -> Option<Self> {
+        Self::read(self.request)
+    }
+
+    pub(super) fn answered(&self) -> Option<Self> {
+        Self::read(self.response)
     }
 
     /// Whether the frame shows that a turn has started.
@@ -75,22 +46,17 @@ impl<'a> WireFrame<'a> {
             _ => false,
         }
     }
-}
 
-impl RecordedRequest<'_> {
-    /// The exact id of a JSON-RPC request; `None` for a notification, a response, or another message.
-    pub(super) fn rpc_id(&self) -> Option<String> {
-        let rpc: JsonRpc<'_> = read(self.message)?;
+    /// The exact id of the JSON-RPC request in a request; `None` for a notification, a response, or another message.
+    pub(super) fn asked_id(&self) -> Option<String> {
+        let rpc = Self::read(self.message)?;
         rpc.method?;
         rpc.id.map(|id| id.get().to_owned())
     }
-}
 
-impl ResponseBody<'_> {
-    /// The exact id of the JSON-RPC answer inside; `None` without one.
-    pub(super) fn rpc_id(&self) -> Option<Option<String>> {
-        let mcp: Mcp<'_> = read(self.response)?;
-        let rpc: JsonRpc<'_> = read(Some(mcp.mcp_response?))?;
+    /// The exact id of the JSON-RPC answer in a response; `None` without one.
+    pub(super) fn answered_id(&self) -> Option<Option<String>> {
+        let rpc = Self::read(Self::read(self.response)?.mcp_response)?;
         Some(rpc.id.map(|id| id.get().to_owned()))
     }
 }

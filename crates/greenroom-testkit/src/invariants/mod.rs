@@ -16,8 +16,9 @@
 //! use greenroom_testkit::{Entry, Line, Transcript, Wire, invariants};
 //!
 //! let asked = r#"{"type":"control_request","request_id":"a","request":{"subtype":"hook_callback"}}"#;
-//! let entries = [Wire::Opened { args: Vec::new() }, Wire::Cli(Line::from(asked))];
-//! let transcript = Transcript::new(entries.map(|wire| Entry::new(1, Duration::ZERO, wire)));
+//! let wires = [Wire::Opened { args: Vec::new() }, Wire::Cli(Line::new(asked))];
+//! let entries = wires.map(|wire| Entry { epoch: 1, at: Duration::ZERO, wire }).into();
+//! let transcript = Transcript { entries };
 //! let report = invariants::check(&transcript);
 //! assert_eq!(report.violations[0].to_string(), "answered-once: request a of incarnation 1 (hook_callback) has no answer");
 //! ```
@@ -36,7 +37,7 @@ pub use checker::Checker;
 /// Checks a whole transcript that was taken when no request was in flight.
 pub fn check(transcript: &Transcript) -> Report {
     let mut checker = Checker::new();
-    for entry in transcript.entries() {
+    for entry in &transcript.entries {
         checker.observe(entry);
     }
     checker.report()
@@ -83,94 +84,53 @@ pub struct Counts {
     pub noise: u64,
 }
 
-/// A broken promise. `epoch` is the incarnation in which it was broken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A broken promise; its text begins with the name of the promise in the table above. `epoch` is the incarnation in which it was
+/// broken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "violation", rename_all = "snake_case")]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the variants say what the fields are")]
 pub enum Violation {
     /// A request of a running incarnation has no answer.
+    #[error("answered-once: request {request_id} of incarnation {epoch} ({subtype}) has no answer")]
     Unanswered { epoch: u64, request_id: String, subtype: String },
     /// A request has too many answers.
+    #[error("answered-once: request {request_id} of incarnation {epoch} was answered twice")]
     AnsweredTwice { epoch: u64, request_id: String },
     /// A request that a host must not answer was answered.
+    #[error(
+        "answered-once: request {request_id} of incarnation {epoch} ({subtype}) must not be answered and was"
+    )]
     AnsweredSilent { epoch: u64, request_id: String, subtype: String },
     /// An incarnation got an answer to a request that it had not sent. `asked_by` is the incarnation that had sent the
     /// request, if that is known.
+    #[error("fenced: incarnation {epoch} got an answer to request {request_id}, which {} had asked", asker(*asked_by))]
     NotAsked { epoch: u64, request_id: String, asked_by: Option<u64> },
     /// The answer to an MCP message has another JSON-RPC id than the request. Ids are compared as they are spelled;
     /// `asked` is `None` if the request has no id.
+    #[error(
+        "lossless: request {request_id} of incarnation {epoch} has the JSON-RPC id {}, and its answer {}",
+        asked.as_deref().unwrap_or("none"), answered.as_deref().unwrap_or("none")
+    )]
     OtherRpcId { epoch: u64, request_id: String, asked: Option<String>, answered: Option<String> },
     /// A line of the host is not one JSON object, or was cut while its incarnation ran.
+    #[error("whole-lines: a line to incarnation {epoch} is not one JSON object: {}", readable(line))]
     TornLine { epoch: u64, line: String },
     /// A prompt was written again while the incarnation `first`, which had the prompt, still ran.
+    #[error("ended-once: prompt {uuid} was written to incarnation {epoch}, and incarnation {first} had it")]
     PromptTwice { epoch: u64, uuid: String, first: u64 },
     /// A prompt was written again although the incarnation `first` had started its turn.
+    #[error(
+        "ended-once: prompt {uuid} was written to incarnation {epoch}, and incarnation {first} had begun with it"
+    )]
     PromptAgainAfterBegin { epoch: u64, uuid: String, first: u64 },
     /// An incarnation was started while the incarnation `living` still ran.
+    #[error("fenced: incarnation {epoch} was started while incarnation {living} lived")]
     TwoAtOnce { epoch: u64, living: u64 },
 }
 
-impl Violation {
-    /// The broken promise, as `docs/promises.md` calls it.
-    pub fn promise(&self) -> &'static str {
-        match self {
-            Violation::Unanswered { .. }
-            | Violation::AnsweredTwice { .. }
-            | Violation::AnsweredSilent { .. } => "answered-once",
-            Violation::NotAsked { .. } | Violation::TwoAtOnce { .. } => "fenced",
-            Violation::OtherRpcId { .. } => "lossless",
-            Violation::TornLine { .. } => "whole-lines",
-            Violation::PromptTwice { .. } | Violation::PromptAgainAfterBegin { .. } => "ended-once",
-        }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.promise())?;
-        match self {
-            Violation::Unanswered { epoch, request_id, subtype } => {
-                write!(f, "request {request_id} of incarnation {epoch} ({subtype}) has no answer")
-            }
-            Violation::AnsweredTwice { epoch, request_id } => {
-                write!(f, "request {request_id} of incarnation {epoch} was answered twice")
-            }
-            Violation::AnsweredSilent { epoch, request_id, subtype } => {
-                write!(
-                    f,
-                    "request {request_id} of incarnation {epoch} ({subtype}) must not be answered and was"
-                )
-            }
-            Violation::NotAsked { epoch, request_id, asked_by: Some(other) } => {
-                write!(f, "incarnation {epoch} got the answer to request {request_id} of incarnation {other}")
-            }
-            Violation::NotAsked { epoch, request_id, asked_by: None } => {
-                write!(f, "incarnation {epoch} got an answer to {request_id}, which nobody asked")
-            }
-            Violation::OtherRpcId { epoch, request_id, asked, answered } => {
-                let say = |id: &Option<String>| id.clone().unwrap_or_else(|| "none".into());
-                let (asked, answered) = (say(asked), say(answered));
-                write!(
-                    f,
-                    "request {request_id} of incarnation {epoch} has the JSON-RPC id {asked}, and its answer {answered}"
-                )
-            }
-            Violation::TornLine { epoch, line } => {
-                write!(f, "a line to incarnation {epoch} is not one JSON object: {}", readable(line))
-            }
-            Violation::PromptTwice { epoch, uuid, first } => {
-                write!(f, "prompt {uuid} was written to incarnation {epoch}, and incarnation {first} had it")
-            }
-            Violation::PromptAgainAfterBegin { epoch, uuid, first } => write!(
-                f,
-                "prompt {uuid} was written to incarnation {epoch}, and incarnation {first} had begun with it"
-            ),
-            Violation::TwoAtOnce { epoch, living } => {
-                write!(f, "incarnation {epoch} was started while incarnation {living} lived")
-            }
-        }
-    }
+fn asker(epoch: Option<u64>) -> String {
+    epoch.map_or_else(|| "nobody".to_owned(), |epoch| format!("incarnation {epoch}"))
 }
 
 impl Report {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use super::request::ModelRequest;
-use super::stream::{EventStream, ModelMessage, tokens};
+use super::stream::{ModelMessage, paced, tokens};
 use super::{MAX_REQUEST_BYTES, Shared};
 use crate::cli::model_turn::ModelError;
 
@@ -54,15 +54,15 @@ pub(super) async fn answer(request: Request<Incoming>, shared: &Shared) -> HttpA
 async fn messages(request: ModelRequest, shared: &Shared) -> HttpAnswer {
     let (turn, number) = shared.take_turn(&request);
     debug!(number, agent = request.agent_id(), "the scripted model answers");
-    if !turn.pause().is_zero() {
-        sleep(turn.pause()).await;
+    if !turn.pause_before.is_zero() {
+        sleep(turn.pause_before).await;
     }
-    if let Some(error) = turn.failure() {
+    if let Some(error) = &turn.error {
         return failure(error);
     }
     let message = ModelMessage { turn: &turn, request: &request, id: format!("msg_script_{number}") };
     if request.is_streaming() {
-        let events = EventStream { waiting: message.events().into(), gap: turn.gap(), pause: None };
+        let events = paced(message.events(), turn.pause_between);
         let mut answer = Response::new(events.boxed_unsync());
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -6,9 +6,8 @@ mod stream;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use greenroom::{Error, ErrorKind, Result};
@@ -26,6 +25,7 @@ use tracing::{debug, warn};
 use self::answer::answer;
 use super::cli::model_turn::ModelTurn;
 use super::cli::script::Script;
+use crate::base::lock;
 
 pub use self::request::{ModelRequest, ToolResultSeen};
 
@@ -92,6 +92,7 @@ const SESSION_ID: &str = "x-claude-code-session-id";
 ///
 /// Dropping it closes the port and every connection as soon as the runtime runs its tasks again;
 /// [`stop`](ScriptedModel::stop) returns when nothing is left.
+#[derive(Debug)]
 pub struct ScriptedModel {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -178,7 +179,7 @@ impl ScriptedModel {
 
     /// Number of turns left in the main conversation.
     pub fn turns_left(&self) -> usize {
-        self.shared.script.turns().len().saturating_sub(self.shared.played().main)
+        self.shared.script.turns.len().saturating_sub(self.shared.played().main)
     }
 
     /// Waits until `count` requests have taken a turn since the start, and returns those that
@@ -208,19 +209,8 @@ impl Drop for ScriptedModel {
     }
 }
 
-impl fmt::Debug for ScriptedModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let played = self.shared.played();
-        f.debug_struct("ScriptedModel")
-            .field("url", &self.url())
-            .field("turns", &self.shared.script.turns().len())
-            .field("requests", &played.requests.len())
-            .field("side_requests", &played.side_calls)
-            .finish()
-    }
-}
-
 /// State shared by all connections.
+#[derive(Debug)]
 struct Shared {
     script: Script,
     played: Mutex<Played>,
@@ -229,7 +219,7 @@ struct Shared {
 }
 
 /// Progress of the script.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Played {
     requests: Vec<ModelRequest>,
     /// Requests of the main conversation so far: the index of its next turn.
@@ -243,7 +233,7 @@ struct Played {
 
 impl Shared {
     fn played(&self) -> MutexGuard<'_, Played> {
-        self.played.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.played)
     }
 
     /// Records a request and says what it is answered with, and under which number.
@@ -270,7 +260,7 @@ impl Shared {
 
     /// The answer to a side call: the text, or JSON when the call asks for that.
     fn side_turn(&self, request: &ModelRequest) -> ModelTurn {
-        let text = self.script.side_text();
+        let text = self.script.side_answer.as_str();
         let format = &request.body()["output_config"]["format"];
         if format["type"] != "json_schema" {
             return ModelTurn::new().text(text);

@@ -1,14 +1,13 @@
 //! A turn of the script in the shapes of the Messages API: whole, and as server-sent events.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
+use http_body_util::StreamBody;
 use hyper::body::{Body, Bytes, Frame};
 use serde_json::{Value, json};
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 
 use super::request::ModelRequest;
 use crate::cli::model_turn::{Item, ModelTurn, boundary_from};
@@ -23,7 +22,7 @@ pub(super) struct ModelMessage<'a> {
 impl ModelMessage<'_> {
     /// The message with all of its content, for an answer that is not streamed.
     pub(super) fn whole(&self) -> Value {
-        let content: Vec<Value> = self.turn.items().iter().map(|item| item.block(SIGNATURE)).collect();
+        let content: Vec<Value> = self.turn.items.iter().map(|item| item.block(SIGNATURE)).collect();
         self.envelope(content, Some(self.turn.stop_reason()), self.output_tokens())
     }
 
@@ -33,7 +32,7 @@ impl ModelMessage<'_> {
             json!({"type": "message_start", "message": self.envelope(Vec::new(), None, 1)}),
             json!({"type": "ping"}),
         ];
-        for (index, item) in self.turn.items().iter().enumerate() {
+        for (index, item) in self.turn.items.iter().enumerate() {
             let (start, mut deltas) = item.streamed(|text| pieces(text).map(str::to_owned).collect());
             if let Item::Thinking(_) = item {
                 deltas.push(json!({"type": "signature_delta", "signature": SIGNATURE}));
@@ -72,7 +71,7 @@ impl ModelMessage<'_> {
     }
 
     fn output_tokens(&self) -> usize {
-        let bytes = self.turn.items().iter().map(|item| match item {
+        let bytes = self.turn.items.iter().map(|item| match item {
             Item::Text(text) | Item::Thinking(text) => text.len(),
             Item::Call { name, input, .. } => name.len() + input.to_string().len(),
         });
@@ -101,35 +100,14 @@ fn server_sent_event(event: &Value) -> Bytes {
     Bytes::from(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
 }
 
-/// The body of a streamed answer: its events, with the pauses of the script between them.
-pub(super) struct EventStream {
-    pub(super) waiting: VecDeque<Bytes>,
-    pub(super) gap: Duration,
-    pub(super) pause: Option<Pin<Box<Sleep>>>,
-}
-
-impl Body for EventStream {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(pause) = &mut self.pause {
-            std::task::ready!(pause.as_mut().poll(cx));
-            self.pause = None;
+/// The body of a streamed answer: its events, with a pause between them.
+pub(super) fn paced(events: Vec<Bytes>, gap: Duration) -> impl Body<Data = Bytes, Error = Infallible> {
+    StreamBody::new(stream::iter(events.into_iter().enumerate()).then(move |(index, event)| async move {
+        if index > 0 && !gap.is_zero() {
+            sleep(gap).await;
         }
-        let event = self.waiting.pop_front();
-        if event.is_some() && !self.waiting.is_empty() && !self.gap.is_zero() {
-            self.pause = Some(Box::pin(sleep(self.gap)));
-        }
-        Poll::Ready(event.map(|event| Ok(Frame::data(event))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.waiting.is_empty()
-    }
+        Ok(Frame::data(event))
+    }))
 }
 
 /// An estimate of the tokens in `bytes` of JSON; at least 1.

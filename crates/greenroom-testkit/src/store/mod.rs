@@ -13,19 +13,14 @@ use serde_json::{Value, json};
 use crate::base::panic_text;
 
 /// A promise of [`SessionStore`] that a store has broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{rule}: {what}")]
 #[non_exhaustive]
 pub struct StoreViolation {
     /// The promise.
     pub rule: &'static str,
     /// The violation, in words.
     pub what: String,
-}
-
-impl fmt::Display for StoreViolation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.rule, self.what)
-    }
 }
 
 type Checked = Result<(), StoreError>;

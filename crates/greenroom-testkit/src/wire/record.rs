@@ -1,6 +1,5 @@
 //! Records what goes over the wire of a session.
 
-use std::fmt;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -63,18 +62,12 @@ impl Recorder {
 
     /// The recording so far.
     pub fn transcript(&self) -> Transcript {
-        Transcript::new(self.tape.lock().entries.clone())
+        Transcript { entries: self.tape.lock().entries.clone() }
     }
 
     /// Takes what was recorded since the last time, and forgets it.
     pub fn take(&self) -> Transcript {
-        Transcript::new(std::mem::take(&mut self.tape.lock().entries))
-    }
-}
-
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").field("entries", &self.tape.lock().entries.len()).finish_non_exhaustive()
+        Transcript { entries: std::mem::take(&mut self.tape.lock().entries) }
     }
 }
 
@@ -115,7 +108,7 @@ impl Tape {
     fn push(&self, epoch: u64, wire: Wire) {
         let mut recorded = self.lock();
         let at = recorded.started.get_or_insert_with(Instant::now).elapsed();
-        recorded.entries.push(Entry::new(epoch, at, wire));
+        recorded.entries.push(Entry { epoch, at, wire });
     }
 }
 

@@ -12,12 +12,12 @@ use serde_json::Value;
 /// with `{}`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transcript {
-    entries: Vec<Entry>,
+    /// All entries, in order.
+    pub entries: Vec<Entry>,
 }
 
 /// One thing that went by.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Entry {
     /// The incarnation of the CLI, counted from 1.
     pub epoch: u64,
@@ -50,29 +50,21 @@ pub enum Wire {
 /// A line of the wire, without its end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Line {
-    bytes: Vec<u8>,
-    whole: bool,
+    /// The bytes of the line.
+    pub bytes: Vec<u8>,
+    /// Whether its end came.
+    pub is_whole: bool,
 }
 
 impl Line {
     /// A line of these bytes, without its end.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { bytes: bytes.into(), whole: true }
+        Self { bytes: bytes.into(), is_whole: true }
     }
 
     /// The beginning of a line whose end never came.
     pub fn cut(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { bytes: bytes.into(), whole: false }
-    }
-
-    /// The bytes of the line.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Whether its end came.
-    pub fn is_whole(&self) -> bool {
-        self.whole
+        Self { bytes: bytes.into(), is_whole: false }
     }
 
     /// The line as JSON, if it is JSON.
@@ -86,28 +78,16 @@ impl Line {
     }
 }
 
-impl From<&str> for Line {
-    fn from(text: &str) -> Self {
-        Self::new(text)
-    }
-}
-
-impl From<&Value> for Line {
-    fn from(value: &Value) -> Self {
-        Self::new(value.to_string())
-    }
-}
-
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}{}", self.text(), if self.whole { "" } else { " (cut)" })
+        write!(f, "{:?}{}", self.text(), if self.is_whole { "" } else { " (cut)" })
     }
 }
 
 impl fmt::Display for Line {
     /// The line as it is, so that JSON can be copied. Only control characters are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", readable(&self.text()), if self.whole { "" } else { " (cut)" })
+        write!(f, "{}{}", readable(&self.text()), if self.is_whole { "" } else { " (cut)" })
     }
 }
 
@@ -118,30 +98,6 @@ pub(crate) fn readable(text: &str) -> String {
         false => c.to_string(),
     };
     text.chars().map(escaped).collect()
-}
-
-impl Entry {
-    /// Something that went by in this incarnation, so long after the start.
-    pub fn new(epoch: u64, at: Duration, wire: Wire) -> Self {
-        Self { epoch, at, wire }
-    }
-}
-
-impl Transcript {
-    /// A transcript of these entries.
-    pub fn new(entries: impl IntoIterator<Item = Entry>) -> Self {
-        Self { entries: entries.into_iter().collect() }
-    }
-
-    /// All entries, in order.
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
-    }
-
-    /// Adds what went by after it.
-    pub fn extend(&mut self, later: impl IntoIterator<Item = Entry>) {
-        self.entries.extend(later);
-    }
 }
 
 impl fmt::Display for Transcript {

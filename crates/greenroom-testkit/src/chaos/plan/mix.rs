@@ -13,22 +13,27 @@ use super::{FaultKind, FaultPlan, Step};
 /// use greenroom_testkit::{FaultKind, FaultMix, Step};
 ///
 /// // All faults except deaths of the CLI; panics of handlers more often than any other.
-/// let mix = FaultMix::all()
-///     .weights(&[FaultKind::CliExit, FaultKind::CliSignal, FaultKind::CliCloseStdout, FaultKind::CliHalfLine], 0)
-///     .weight(FaultKind::HandlerPanic, 20)
-///     .steps(200);
+/// let deaths = [FaultKind::CliExit, FaultKind::CliSignal, FaultKind::CliCloseStdout, FaultKind::CliHalfLine];
+/// let mut mix = FaultMix::all().weights(&deaths, 0).weights(&[FaultKind::HandlerPanic], 20);
+/// mix.steps = 200;
 /// let plan = mix.plan(42);
 /// assert_eq!(plan.steps().len(), 200);
 /// assert!(!plan.steps().iter().any(|step| matches!(step, Step::Fault(FaultKind::CliExit, _))));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultMix {
-    faults: BTreeMap<FaultKind, u32>,
-    calls: u32,
-    calls_at_once: u32,
-    prompts: u32,
-    settles: u32,
-    steps: usize,
+    /// Weights of faults; a fault without a weight never happens.
+    pub faults: BTreeMap<FaultKind, u32>,
+    /// Weight of calls. Default: 12.
+    pub calls: u32,
+    /// The most calls at once. Default: 8.
+    pub calls_at_once: u32,
+    /// Weight of prompts. Default: 3.
+    pub prompts: u32,
+    /// Weight of waits until all requests are answered. Default: 3.
+    pub settles: u32,
+    /// Number of steps. Default: 60.
+    pub steps: usize,
 }
 
 const HANDLERS: [FaultKind; 4] =
@@ -45,45 +50,10 @@ impl FaultMix {
         Self::none().weights(&FaultKind::ALL, 1).weights(&HANDLERS, 2)
     }
 
-    /// Sets the weight of a fault; 0 for never.
+    /// Sets the weight of each of these faults; 0 for never.
     #[must_use]
-    pub fn weight(mut self, kind: FaultKind, weight: u32) -> Self {
-        self.faults.insert(kind, weight);
-        self
-    }
-
-    /// Sets the weight of each of these faults.
-    #[must_use]
-    pub fn weights(self, kinds: &[FaultKind], weight: u32) -> Self {
-        kinds.iter().fold(self, |mix, kind| mix.weight(*kind, weight))
-    }
-
-    /// Sets the weight of calls, and the most calls at once. Default: 12, up to 8 at once.
-    #[must_use]
-    pub fn calls(mut self, weight: u32, at_once: u32) -> Self {
-        self.calls = weight;
-        self.calls_at_once = at_once.max(1);
-        self
-    }
-
-    /// Sets the weight of prompts. Default: 3.
-    #[must_use]
-    pub fn prompts(mut self, weight: u32) -> Self {
-        self.prompts = weight;
-        self
-    }
-
-    /// Sets the weight of waits until all requests are answered. Default: 3.
-    #[must_use]
-    pub fn settles(mut self, weight: u32) -> Self {
-        self.settles = weight;
-        self
-    }
-
-    /// Sets the number of steps. Default: 60.
-    #[must_use]
-    pub fn steps(mut self, steps: usize) -> Self {
-        self.steps = steps;
+    pub fn weights(mut self, kinds: &[FaultKind], weight: u32) -> Self {
+        self.faults.extend(kinds.iter().map(|kind| (*kind, weight)));
         self
     }
 
@@ -99,7 +69,7 @@ impl FaultMix {
         let mut at = random.below(self.calls + self.prompts + self.settles + faults);
         let n = random.below(1 << 16);
         if at < self.calls {
-            return Step::Calls(1 + n % self.calls_at_once);
+            return Step::Calls(1 + n % self.calls_at_once.max(1));
         }
         at -= self.calls;
         if at < self.prompts {

@@ -15,22 +15,23 @@ pub use mix::FaultMix;
 /// ```
 /// use greenroom_testkit::{FaultKind, FaultMix, FaultPlan, Step};
 ///
-/// let plan = FaultPlan::from_seed(7);
-/// assert_eq!(plan, FaultPlan::from_seed(7));
+/// let plan = FaultMix::all().plan(7);
+/// assert_eq!(plan, FaultMix::all().plan(7));
 /// println!("{plan}"); // the seed, and the steps
 ///
 /// // A plan can be stored in a file, written by hand, or made from fewer kinds of faults.
 /// let text = serde_json::to_string(&plan)?;
 /// assert_eq!(serde_json::from_str::<FaultPlan>(&text)?, plan);
 /// let by_hand = FaultPlan::new([Step::Calls(3), Step::Fault(FaultKind::RouterPanic, 0), Step::Settle]);
-/// let only_panics = FaultMix::none().weight(FaultKind::HandlerPanic, 1).steps(20).plan(7);
+/// let only_panics = FaultMix::none().weights(&[FaultKind::HandlerPanic], 1).plan(7);
 /// # let _ = (by_hand, only_panics);
 /// # serde_json::Result::Ok(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultPlan {
     seed: Option<u64>,
-    steps: Vec<Step>,
+    /// The steps in order.
+    pub steps: Vec<Step>,
 }
 
 /// A step of a [`FaultPlan`].
@@ -138,19 +139,9 @@ impl fmt::Display for Step {
 }
 
 impl FaultPlan {
-    /// The plan of this seed with all faults ([`FaultMix::all`]).
-    pub fn from_seed(seed: u64) -> Self {
-        FaultMix::all().plan(seed)
-    }
-
     /// A plan written by hand.
     pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         Self { seed: None, steps: steps.into_iter().collect() }
-    }
-
-    /// The steps in order.
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
     }
 
     /// Smaller plans, the smallest first: without one half, without one quarter, and so on to single steps, then with
@@ -176,15 +167,6 @@ impl FaultPlan {
             _ => None,
         });
         without.chain(fewer)
-    }
-
-    /// Size of the plan: the number of steps and of calls in them.
-    pub fn weight(&self) -> u64 {
-        let weigh = |step: &Step| match step {
-            Step::Calls(count) => 1 + u64::from(*count),
-            _ => 1,
-        };
-        self.steps.iter().map(weigh).sum()
     }
 
     /// Names the plan in a sentence.

@@ -28,7 +28,8 @@ impl Player {
                 results.push(self.result(&id, &format!("No such tool available: {name}"), true));
                 continue;
             };
-            let request = self.end.call_tool_as(&server, &tool, &input, &id);
+            let body = self.end.tool_call(&server, &tool, &input, Some(&id));
+            let request = self.end.request(body);
             let rpc_id = self.end.last_rpc_id();
             waiting.push(Waiting { request, server, rpc_id, name: name.clone(), input, id });
             if !self.servers.is_read_only(name) {

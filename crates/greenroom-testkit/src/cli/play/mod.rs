@@ -219,10 +219,10 @@ impl Player {
         let mut again = false;
         loop {
             let turn = self.next_turn();
-            if !turn.pause().is_zero() {
+            if !turn.pause_before.is_zero() {
                 self.pause(&turn).await?;
             }
-            if let Some(failure) = turn.failure() {
+            if let Some(failure) = &turn.error {
                 let text = format!("API Error: {} {}", failure.status, failure.message);
                 self.joined_end("completed");
                 self.end.message(json!({
@@ -233,7 +233,7 @@ impl Player {
                 return Ok(());
             }
             self.say(&turn);
-            if turn.has_calls() {
+            if turn.calls().next().is_some() {
                 self.calls(&turn).await?;
                 self.take_in().await?;
                 continue;
@@ -256,7 +256,7 @@ impl Player {
     }
 
     async fn pause(&mut self, turn: &ModelTurn) -> Result<(), Stop> {
-        let until = tokio::time::sleep(turn.pause());
+        let until = tokio::time::sleep(turn.pause_before);
         tokio::pin!(until);
         loop {
             tokio::select! {

@@ -19,7 +19,7 @@ impl Player {
         if partial {
             self.piece(json!({ "type": "message_start", "message": message(Vec::new()) }));
         }
-        for (index, item) in turn.items().iter().enumerate() {
+        for (index, item) in turn.items.iter().enumerate() {
             if partial {
                 let (empty, deltas) = item.streamed(halves);
                 self.piece(json!({ "type": "content_block_start", "index": index, "content_block": empty }));
