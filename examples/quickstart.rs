@@ -83,7 +83,7 @@ async fn run() -> Result<(), Failure> {
         .mcp_server(calculator())
         // Without this the CLI asks before each call.
         .allow_server_tools("calc")
-        .tool_timeout(Duration::from_secs(30));
+        .configure(|options| options.timeouts.tool = Some(Duration::from_secs(30)));
 
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {

@@ -12,7 +12,7 @@ use super::base::current_value::CurrentValue;
 use super::base::gate::Gate;
 use super::current_cli::CurrentCli;
 use super::ending::Ending;
-use super::messages::callbacks::CallbacksMessage;
+use super::messages::children::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
 use super::messages::router::RouterMessage;
 use super::messages::session::{Internal, SessionMessage};

@@ -1,7 +1,6 @@
 //! Ask the handler of a request, and the inquiry handler behind it.
 
-use super::dialog::{DialogAnswer, DialogRequest};
-use super::elicitation::{ElicitationAnswer, ElicitationRequest};
+use super::elicitation::{DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest};
 use super::inquiry::{Asked, Inquiry, InquiryAnswer};
 use super::permission::{DecisionClassification, PermissionDecision, PermissionRequest};
 use super::{CallbackContext, Handler, Replied};

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-pub use super::dialog::{DialogAnswer, DialogRequest};
-pub use super::elicitation::{ElicitationAnswer, ElicitationMode, ElicitationRequest};
+pub use super::elicitation::{
+    DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationMode, ElicitationRequest,
+};
 pub use super::inquiry::{Inquiry, InquiryAnswer};
 pub use super::lazy::LazyValue;
 use crate::identity::{Identity, TestSession, identity_methods};

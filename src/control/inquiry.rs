@@ -4,8 +4,7 @@ use serde::de::{self, DeserializeOwned};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::dialog::DialogRequest;
-use super::elicitation::ElicitationRequest;
+use super::elicitation::{DialogRequest, ElicitationRequest};
 use super::permission::{Answers, PermissionRequest, PermissionUpdate, Question};
 
 /// A request of the session for a person: whatever its own handlers leave open. See

@@ -5,7 +5,6 @@
 
 pub(crate) mod asking;
 pub mod callback;
-pub(crate) mod dialog;
 pub(crate) mod elicitation;
 pub(crate) mod fields;
 pub mod hook;
@@ -19,8 +18,7 @@ use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
 pub(crate) use callback::{CallbackContext, IntoReply};
-pub(crate) use dialog::{DialogAnswer, DialogRequest};
-pub(crate) use elicitation::{ElicitationAnswer, ElicitationRequest};
+pub(crate) use elicitation::{DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest};
 pub(crate) use hook::{Hook, OnFailure};
 use inquiry::{Inquiry, InquiryAnswer};
 use permission::{Answers, Question};

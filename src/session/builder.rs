@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -15,10 +14,8 @@ use crate::actor::context::Feeds;
 use crate::actor::mirror::SharedStore;
 use crate::actor::supervisor::killing::KillSwitch;
 use crate::blocking::caught::DropElsewhere;
-use crate::control::permission::{Answers, Question};
 use crate::control::{
-    CallbackContext, CallbackHandlers, DialogAnswer, DialogRequest, ElicitationAnswer, ElicitationRequest,
-    Hook, IntoReply, PermissionDecision, PermissionRequest, erase,
+    CallbackContext, CallbackHandlers, DialogAnswer, DialogRequest, Hook, IntoReply, erase,
 };
 use crate::guardian::Watchdog;
 use crate::identity::SessionData;
@@ -106,67 +103,6 @@ impl SessionBuilder {
         self
     }
 
-    /// Denies tool calls that match a rule.
-    pub fn disallow_tool(mut self, rule: impl Into<String>) -> Self {
-        self.options.disallowed_tools.push(rule.into());
-        self
-    }
-
-    /// Decides on tool calls that no rule allows. Without a handler the CLI's permission mode decides, and denies where
-    /// it would ask. A handler that fails denies.
-    ///
-    /// Rust rejects an `async move |…|` closure here that uses a captured value. Write a plain closure with clones, as
-    /// for every other handler: `move |request, _cx| { let pool = pool.clone(); async move { … } }`.
-    ///
-    /// ```
-    /// use greenroom::{PermissionDecision, Session};
-    ///
-    /// let builder = Session::builder().can_use_tool(|request, _cx| async move {
-    ///     if request.tool_name == "Read" { PermissionDecision::allow() } else { PermissionDecision::deny("read only") }
-    /// });
-    /// # let _ = builder;
-    /// ```
-    pub fn can_use_tool<Fut>(
-        mut self,
-        handler: impl Fn(PermissionRequest, CallbackContext) -> Fut + Send + Sync + 'static,
-    ) -> Self
-    where
-        Fut: Future<Output: IntoReply<PermissionDecision>> + Send + 'static,
-    {
-        self.handlers.permission = Some(erase(handler));
-        self
-    }
-
-    /// Answers questions that the model asks the user with its tool `AskUserQuestion`. The handler of
-    /// [`can_use_tool`](SessionBuilder::can_use_tool) does not get these questions; without that handler and without
-    /// [`on_inquiry`](SessionBuilder::on_inquiry), every other request for permission is denied. A handler that fails
-    /// denies the question, with the text of its error.
-    ///
-    /// ```
-    /// use greenroom::{Session, permission::Answers};
-    ///
-    /// // Choose the first option of each question.
-    /// let builder = Session::builder().on_question(async |questions, _cx| {
-    ///     questions.into_iter().fold(Answers::new(), |answers, question| {
-    ///         match question.options.first() {
-    ///             Some(first) => answers.answer(question.question, first.label.as_str()),
-    ///             None => answers,
-    ///         }
-    ///     })
-    /// });
-    /// # let _ = builder;
-    /// ```
-    pub fn on_question<Fut>(
-        mut self,
-        handler: impl Fn(Vec<Question>, CallbackContext) -> Fut + Send + Sync + 'static,
-    ) -> Self
-    where
-        Fut: Future<Output: IntoReply<Answers>> + Send + 'static,
-    {
-        self.handlers.question = Some(erase(handler));
-        self
-    }
-
     /// Subscribes to the supervision events of the session that this builder starts. Unlike [`Session::events`], the
     /// subscription sees the start of the first CLI, which is over when [`start`](SessionBuilder::start) returns. Set
     /// `events_kept` and `kept_bytes` of [`Limits`](crate::options::Limits) before. A clone of the builder has events of its own.
@@ -214,19 +150,6 @@ impl SessionBuilder {
         self
     }
 
-    /// Answers elicitations of MCP servers that the CLI connects to. Without a handler they are declined. A handler
-    /// that fails cancels the elicitation.
-    pub fn on_elicitation<Fut>(
-        mut self,
-        handler: impl Fn(ElicitationRequest, CallbackContext) -> Fut + Send + Sync + 'static,
-    ) -> Self
-    where
-        Fut: Future<Output: IntoReply<ElicitationAnswer>> + Send + 'static,
-    {
-        self.handlers.elicitation = Some(erase(handler));
-        self
-    }
-
     /// Answers dialogs of the CLI of these kinds. The CLI is told the kinds and asks for no other; another dialog that
     /// it asks for anyway is left to the CLI. A handler that fails closes the dialog.
     pub fn on_dialog<K: Into<String>, Fut>(
@@ -246,6 +169,47 @@ impl SessionBuilder {
     pub fn on_stderr(mut self, take: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let take = DropElsewhere::new(take);
         self.stderr = Some(Arc::new(move |line| take(line)));
+        self
+    }
+
+    /// Gives the session a value of the application, such as its user or its tenant, so that definitions of tools and
+    /// handlers can be shared by many sessions. Tools, resources, hooks, permission handlers and
+    /// factories of states find it by its type, with `cx.data::<T>()`.
+    ///
+    /// A second value of the same type replaces the first: give each kind of data a type of its own. The value is
+    /// shared, not cloned, also by the clones of a builder. It is dropped when the session has ended and nobody holds
+    /// the builder, a `Session` or a context any more.
+    ///
+    /// ```
+    /// use greenroom::{NoArgs, Session, ToolContext, ToolServer};
+    ///
+    /// struct User { name: String }
+    ///
+    /// let account = ToolServer::new("account", "1.0.0")
+    ///     .tool("whoami", "Who is asking", async |_: NoArgs, cx: ToolContext| {
+    ///         Ok::<_, greenroom::Error>(cx.data::<User>()?.name.clone())
+    ///     });
+    /// let everybody = Session::builder().mcp_server(account).allow_server_tools("account");
+    /// let ada = everybody.clone().data(User { name: "ada".into() });
+    /// let bob = everybody.data(User { name: "bob".into() });
+    /// # let _ = (ada, bob);
+    /// ```
+    pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.data.insert(value);
+        self
+    }
+
+    /// Ends the session's CLI when the deadline of a watchdog passes. Until the deadline is extended, no CLI starts, and requests
+    /// that the CLI has left behind are refused: no tool, hook or permission handler begins. Without the call there is no deadline.
+    ///
+    /// No CLI starts either if the guardian does not run, or if it could not find what the CLI starts: with
+    /// [`Containment::Group`](crate::options::Containment::Group), or where [`Containment::Auto`](crate::options::Containment::Auto)
+    /// has no other way.
+    ///
+    /// Only [`ChildProcess`](crate::transport::ChildProcess) knows watchdogs. A transport of your own finds it in
+    /// [`Command::watchdog`](crate::transport::Command::watchdog).
+    pub fn watchdog(mut self, watchdog: &Watchdog) -> Self {
+        self.watchdog = Some(watchdog.clone());
         self
     }
 
@@ -314,11 +278,6 @@ impl SessionBuilder {
     /// Sets the CLI's settings for this session: a JSON object, or the path of a file.
     pub fn settings(self, settings: impl Into<Value>) -> Self {
         self.configure(|options| options.settings = Some(settings.into()))
-    }
-
-    /// Limits each tool call, unless the tool has a limit of its own.
-    pub fn tool_timeout(self, timeout: Duration) -> Self {
-        self.configure(|options| options.timeouts.tool = Some(timeout))
     }
 
     /// Mirrors the session to a store, and resumes or continues from the store: see [`greenroom::store`](crate::store)

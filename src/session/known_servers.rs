@@ -25,6 +25,27 @@ impl SessionBuilder {
         self.allowed_servers.push(server.into());
         self
     }
+
+    /// Refuses two servers with one name, and a name in `allow_server_tools` that no server has.
+    pub(super) fn validate_server_names(&self, files: &ConfigFiles) -> Result<()> {
+        let outside = self.options.mcp_servers.keys().map(|name| (name.as_str(), ServerOrigin::Outside));
+        let inside = self.servers.iter().map(|server| (server.name.as_str(), ServerOrigin::Inside));
+        let in_files = files.names.iter();
+        let in_files = in_files.map(|(name, path)| (name.as_str(), ServerOrigin::File(path as &Path)));
+        let known: Vec<_> = outside.chain(inside).chain(in_files).collect();
+        for (index, server) in known.iter().enumerate() {
+            // Of two files that name one server, the CLI takes the later one, which may be intended.
+            let is_file = |(_, origin): &(&str, ServerOrigin<'_>)| matches!(origin, ServerOrigin::File(_));
+            let earlier = known[..index].iter().filter(|earlier| !(is_file(server) && is_file(earlier)));
+            refuse_clash(*server, earlier.copied())?;
+        }
+        let complete = files.complete && !self.options.extra_args.contains_key("mcp-config");
+        let unknown = |name: &&String| complete && !known.iter().any(|(known, _)| known == name);
+        match self.allowed_servers.iter().find(unknown) {
+            None => Ok(()),
+            Some(name) => Err(unknown_server(name, &known)),
+        }
+    }
 }
 
 /// The names of the servers in `mcp_config_files`.
@@ -63,29 +84,6 @@ impl ConfigFiles {
 fn names_in(text: &str) -> Option<Vec<String>> {
     let content: Value = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok()?;
     Some(content.get("mcpServers")?.as_object()?.keys().cloned().collect())
-}
-
-impl SessionBuilder {
-    /// Refuses two servers with one name, and a name in `allow_server_tools` that no server has.
-    pub(super) fn validate_server_names(&self, files: &ConfigFiles) -> Result<()> {
-        let outside = self.options.mcp_servers.keys().map(|name| (name.as_str(), ServerOrigin::Outside));
-        let inside = self.servers.iter().map(|server| (server.name.as_str(), ServerOrigin::Inside));
-        let in_files = files.names.iter();
-        let in_files = in_files.map(|(name, path)| (name.as_str(), ServerOrigin::File(path as &Path)));
-        let known: Vec<_> = outside.chain(inside).chain(in_files).collect();
-        for (index, server) in known.iter().enumerate() {
-            // Of two files that name one server, the CLI takes the later one, which may be intended.
-            let is_file = |(_, origin): &(&str, ServerOrigin<'_>)| matches!(origin, ServerOrigin::File(_));
-            let earlier = known[..index].iter().filter(|earlier| !(is_file(server) && is_file(earlier)));
-            refuse_clash(*server, earlier.copied())?;
-        }
-        let complete = files.complete && !self.options.extra_args.contains_key("mcp-config");
-        let unknown = |name: &&String| complete && !known.iter().any(|(known, _)| known == name);
-        match self.allowed_servers.iter().find(unknown) {
-            None => Ok(()),
-            Some(name) => Err(unknown_server(name, &known)),
-        }
-    }
 }
 
 fn unknown_server(name: &str, known: &[(&str, ServerOrigin<'_>)]) -> Error {

@@ -16,10 +16,9 @@
 //! A [`TestSession`] stands in for a session in unit tests of handlers.
 
 pub(crate) mod builder;
-mod data;
 mod deltas;
 pub(crate) mod handle;
-mod inquiry;
+mod handlers;
 mod known_servers;
 mod messages;
 #[cfg(feature = "otel")]

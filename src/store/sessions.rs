@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{AGENT_METADATA, SessionKey, SessionStore, TranscriptEntry, Unsupported};
-use super::{dedup, failed, metadata, not_stored};
+use super::{
+    AGENT_METADATA, SessionKey, SessionStore, TranscriptEntry, Unsupported, dedup, failed, metadata,
+    not_stored,
+};
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sessions::{

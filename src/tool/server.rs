@@ -245,9 +245,7 @@ impl<S> ToolServer<S> {
     pub fn name(&self) -> &str {
         &self.spec.name
     }
-}
 
-impl<S> ToolServer<S> {
     pub(crate) fn spec(&self) -> &ServerSpec {
         &self.spec
     }

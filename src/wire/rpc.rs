@@ -126,14 +126,8 @@ impl RpcError {
     /// characters is cut in the text, and left out of the data.
     pub fn resource_not_found(uri: &str) -> Self {
         let shown = Short(uri);
-        let error = Self::new(RESOURCE_NOT_FOUND, format!("Resource '{shown}' not found"));
-        if shown.is_whole() { error.with_data(serde_json::json!({ "uri": uri })) } else { error }
-    }
-
-    /// Adds [`data`](RpcError::data).
-    pub fn with_data(mut self, data: impl Into<Value>) -> Self {
-        self.data = Some(data.into());
-        self
+        let data = shown.is_whole().then(|| serde_json::json!({ "uri": uri }));
+        Self { data, ..Self::new(RESOURCE_NOT_FOUND, format!("Resource '{shown}' not found")) }
     }
 
     pub(crate) fn unknown_method(method: &str) -> Self {

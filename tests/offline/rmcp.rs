@@ -325,8 +325,10 @@ async fn what_a_handler_sends_reaches_the_cli_as_long_as_it_belongs_there() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_call_is_answered_and_one_that_loses_its_cli_is_told() {
     let (server, mut hear) = desk();
-    let (session, mut end, mut listener) =
-        start_by_hand(builder(server).tool_timeout(Duration::from_secs(30))).await;
+    let (session, mut end, mut listener) = start_by_hand(
+        builder(server).configure(|options| options.timeouts.tool = Some(Duration::from_secs(30))),
+    )
+    .await;
     initialize(&mut end).await;
     hear.next().await;
     let answer = call(&mut end, "desk", "wait", json!({})).await;

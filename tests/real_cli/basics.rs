@@ -228,7 +228,7 @@ async fn a_tool_that_takes_too_long_is_answered_for() {
     let limit = Duration::from_millis(150);
     let builder =
         stage.builder().mcp_server(ToolServer::new("calc", "1").add_tool(hang)).allow_server_tools("calc");
-    let session = start(builder.tool_timeout(limit)).await;
+    let session = start(builder.configure(|options| options.timeouts.tool = Some(limit))).await;
     let mut events = session.events();
     answers(&session, "Hang.", "Too slow.").await;
 

@@ -78,7 +78,7 @@ impl ConversationState {
     /// Ends one turn: takes its prompt back, or has the CLI end it. Drops `ended` when the turn has ended.
     pub(super) fn cancel(&mut self, turn: TurnKey, ended: oneshot::Sender<()>) {
         if let Some(queued) = self.queue.take(|queued| queued.turn.is(&turn)) {
-            queued.turn.end(queued.history.cancelled(queued.prompt));
+            queued.turn.end(queued.history.not_sent(queued.prompt, true));
             self.run_changed();
             return;
         }
@@ -124,7 +124,7 @@ impl ConversationState {
         match (answer, running) {
             // The CLI may tell its lifecycle too, before or after this.
             (CancelAnswer::TakenBack, Some(running)) => {
-                let outcome = running.history.clone().cancelled(running.prompt.clone());
+                let outcome = running.history.clone().not_sent(running.prompt.clone(), true);
                 self.end_without_result(outcome);
             }
             _ => self.next(),

@@ -23,7 +23,7 @@ pub(super) struct Queued {
 impl Queued {
     /// Ends the turn of a prompt that will not be sent any more.
     pub(super) fn give_back(self) {
-        self.turn.end(self.history.not_sent(self.prompt));
+        self.turn.end(self.history.not_sent(self.prompt, false));
     }
 }
 
@@ -39,23 +39,14 @@ pub(super) enum TurnHistory {
 }
 
 impl TurnHistory {
-    /// The outcome of a turn that is cancelled before its prompt is sent, or sent again.
-    pub(super) fn cancelled(self, prompt: Prompt) -> Outcome {
-        match self {
-            TurnHistory::CutOff(_) => Outcome::Interrupted { by: InterruptedBy::User, result: None },
-            TurnHistory::Unsent | TurnHistory::NotBegun(_) => Outcome::NotStarted { prompt },
-        }
-    }
-
-    /// The outcome of a turn whose prompt is not sent, or not sent again.
-    pub(super) fn not_sent(self, prompt: Prompt) -> Outcome {
-        match self {
-            // This is our continuation prompt; the application's own prompt already ran.
-            TurnHistory::CutOff(cause) => {
-                Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, result: None }
-            }
-            TurnHistory::Unsent | TurnHistory::NotBegun(_) => Outcome::NotStarted { prompt },
-        }
+    /// The outcome of a prompt that is not sent: cancelled by the user, or given back.
+    pub(super) fn not_sent(self, prompt: Prompt, cancelled: bool) -> Outcome {
+        let by = match self {
+            TurnHistory::CutOff(_) if cancelled => InterruptedBy::User,
+            TurnHistory::CutOff(cause) => InterruptedBy::CliExit { cause },
+            TurnHistory::Unsent | TurnHistory::NotBegun(_) => return Outcome::NotStarted { prompt },
+        };
+        Outcome::Interrupted { by, result: None }
     }
 }
 

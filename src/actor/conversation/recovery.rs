@@ -120,7 +120,7 @@ impl ConversationState {
             // The CLI has dropped the prompt from its queue.
             (CommandState::Cancelled, history) if progress < PromptProgress::Started => {
                 let (history, prompt) = (history.clone(), running.prompt.clone());
-                Some(if running.cancelled { history.cancelled(prompt) } else { history.not_sent(prompt) })
+                Some(history.not_sent(prompt, running.cancelled))
             }
             _ => None,
         }

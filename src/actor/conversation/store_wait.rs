@@ -16,9 +16,7 @@ impl CliEvent {
     fn bytes(&self) -> usize {
         match self {
             CliEvent::Message { message, .. } => message.bytes(),
-            CliEvent::LineLost { .. } | CliEvent::Ready { .. } | CliEvent::Ended { .. } => {
-                size_of::<CliEvent>()
-            }
+            _ => size_of::<CliEvent>(),
         }
     }
 }
@@ -44,12 +42,9 @@ impl ConversationState {
     /// Whether a message that waits ends the running turn.
     pub(super) fn holds_end(&self) -> bool {
         let Some(running) = &self.running else { return false };
-        self.store_barrier.held.iter().flatten().any(|event| match event {
-            CliEvent::Message { epoch, message } => {
-                !self.cli.has_ended(*epoch)
-                    && running.watch.ends_with(message, self.cli.tells_lifecycle()).is_some()
-            }
-            CliEvent::LineLost { .. } | CliEvent::Ready { .. } | CliEvent::Ended { .. } => false,
+        self.store_barrier.held.iter().flatten().any(|event| {
+            matches!(event, CliEvent::Message { epoch, message } if !self.cli.has_ended(*epoch)
+                && running.watch.ends_with(message, self.cli.tells_lifecycle()).is_some())
         })
     }
 

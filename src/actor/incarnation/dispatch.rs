@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::actor::base::gate::Gate;
 use crate::actor::context::Shared;
-use crate::actor::messages::callbacks::CallbacksMessage;
+use crate::actor::messages::children::CallbacksMessage;
 use crate::actor::outbound::Outbound;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::ledger::Admission;

@@ -51,10 +51,6 @@ enum FeederItem {
     Flush(oneshot::Sender<()>),
 }
 
-/// The feeder's task has ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FeederEnded;
-
 /// The reader's end.
 pub(crate) struct MessageFeeder {
     queue: mpsc::UnboundedSender<FeederItem>,
@@ -134,22 +130,22 @@ impl MessageFeeder {
 
     /// Sends the collected lines to the task. Waits while more than `Limits::message_lane_bytes` are on their way; a
     /// larger message waits until the lane is empty.
-    pub(super) async fn hand_over(&mut self) -> Result<(), FeederEnded> {
+    pub(super) async fn hand_over(&mut self) -> Result<(), ()> {
         for batch in self.batches.drain(..) {
             let bytes = u32::try_from(batch.weight.min(self.most)).unwrap_or(u32::MAX);
             let permit = self.lane.clone().acquire_many_owned(bytes).await.ok().map(Arc::new);
-            self.queue.send(FeederItem::Batch(Box::new((batch, permit)))).map_err(|_| FeederEnded)?;
+            self.queue.send(FeederItem::Batch(Box::new((batch, permit)))).map_err(|_| ())?;
             self.behind = true;
         }
         Ok(())
     }
 
     /// Hands over the collected lines, and waits until the conversation was told all of them.
-    pub(super) async fn catch_up(&mut self) -> Result<(), FeederEnded> {
+    pub(super) async fn catch_up(&mut self) -> Result<(), ()> {
         self.hand_over().await?;
         if std::mem::take(&mut self.behind) {
             let (done, flushed) = oneshot::channel();
-            self.queue.send(FeederItem::Flush(done)).map_err(|_| FeederEnded)?;
+            self.queue.send(FeederItem::Flush(done)).map_err(|_| ())?;
             flushed.await.ok();
         }
         Ok(())

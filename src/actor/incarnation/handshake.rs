@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::initialize;
 use super::run::{ExitSignal, IncarnationTask, OpenIncarnation};
-use crate::actor::messages::port::PortEnd;
+use crate::actor::messages::children::PortEnd;
 use crate::actor::messages::session::Internal;
 use crate::actor::router::client::ask_through;
 use crate::actor::router::settings;

@@ -10,7 +10,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::run::IncarnationTask;
 use crate::actor::base::task::Task;
-use crate::actor::messages::port::PortMessage;
+use crate::actor::messages::children::PortMessage;
 
 pub(crate) struct CliPort;
 

@@ -81,7 +81,7 @@ impl StdoutReader {
     /// Reads until the stream ends, and the conversation has received everything. `Err` is the error of the stream.
     pub(crate) async fn run(mut self, stdout: impl AsyncRead + Unpin) -> Result<(), String> {
         let end = self.read_lines(stdout).await;
-        self.catch_up().await;
+        self.feeder.catch_up().await.ok();
         end
     }
 
@@ -136,12 +136,6 @@ impl StdoutReader {
         None
     }
 
-    /// Waits until the conversation has received all earlier messages.
-    async fn catch_up(&mut self) {
-        // Without the feeder's task the reader ends soon.
-        self.feeder.catch_up().await.ok();
-    }
-
     fn line(&mut self, line: &[u8]) -> Option<OrderedFrame> {
         if Message::is_plainly(line) {
             self.busy |= line.starts_with(b"{\"type\":\"stream_event\"");
@@ -194,7 +188,7 @@ impl StdoutReader {
 
     /// Forwards a control frame after the conversation has received all earlier messages.
     async fn ordered(&mut self, frame: OrderedFrame) {
-        self.catch_up().await;
+        self.feeder.catch_up().await.ok();
         match frame {
             OrderedFrame::Reply(mut reply) => {
                 let pending = std::mem::take(&mut reply.pending);

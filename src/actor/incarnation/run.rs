@@ -31,7 +31,7 @@ use crate::actor::base::left;
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
 use crate::actor::current_cli::RunningCli;
-use crate::actor::messages::port::{PortEnd, PortMessage};
+use crate::actor::messages::children::{PortEnd, PortMessage};
 use crate::actor::outbound::Outbound;
 use crate::actor::outbound::writer::{WriteError, write_lines};
 use crate::blocking::caught::panic_text;

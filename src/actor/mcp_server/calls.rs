@@ -13,13 +13,10 @@ use crate::actor::base::restart_window::Verdict;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::handler_table::RunningHandler;
 use crate::actor::request::handlers::HandlerEnd;
-use crate::actor::request::pending::PendingRequest;
-use crate::actor::request::pending::Settled;
+use crate::actor::request::pending::{PendingRequest, Settled};
 use crate::report::Event;
 use crate::tool::run::context::{CallContext, Named};
-use crate::tool::run::erased::Arguments;
-use crate::tool::run::erased::CallEnd;
-use crate::tool::run::erased::{panicked, run_caught};
+use crate::tool::run::erased::{Arguments, CallEnd, panicked, run_caught};
 use crate::tool::run::service::{HandlerRun, late_error, late_result};
 use crate::wire::rpc::RpcError;
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{HandlerRequest, ServerState, Serving};
 use crate::actor::base::task::Task;
-use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::children::ServerMessage;
 use crate::actor::messages::session::Internal;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::waiting::WaitingRequests;

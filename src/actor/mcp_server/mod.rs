@@ -39,7 +39,7 @@ use super::request::handler_table::HandlerId;
 use super::request::handlers::HandlerTasks;
 use super::servers::queue::McpMessage;
 use super::servers::roster::InsideServer;
-use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::children::ServerMessage;
 use crate::plain::short;
 use crate::report::{CallSnapshot, ServerSnapshot};
 use crate::tool::handle::ServerHandle;

@@ -1,7 +1,6 @@
 //! Parts of a session that a test can break.
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A part of a session to break with [`Session::inject`](crate::Session::inject). Each variant says what follows.
 ///

@@ -201,7 +201,7 @@ impl<L: Send + 'static, E: Send + 'static> HandlerTasks<L, E> {
     ) -> Self {
         let ends = Arc::new(HandlerEnds { table: HandlerTable::new(), report: Box::new(report) });
         let tasks = TaskTracker::new();
-        let ready = ReadyHandlers::new(tasks.clone());
+        let ready = ReadyHandlers::new(tasks.clone(), Pace::QUICK);
         Self { ends, next: 0, quick: Vec::new(), ready, tasks, grace, abort_text }
     }
 

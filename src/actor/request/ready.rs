@@ -65,11 +65,7 @@ impl ReadyList {
 }
 
 impl ReadyHandlers {
-    pub(super) fn new(tasks: TaskTracker) -> Self {
-        Self::with_pace(tasks, Pace::QUICK)
-    }
-
-    fn with_pace(tasks: TaskTracker, slow: Duration) -> Self {
+    pub(super) fn new(tasks: TaskTracker, slow: Duration) -> Self {
         Self { shared: Arc::new(Ready { list: Mutex::default(), tasks, slow }), watcher: None }
     }
 
@@ -218,7 +214,7 @@ mod tests {
     impl Stage {
         fn new(slow: Duration) -> Self {
             let (tasks, (note, noted)) = (TaskTracker::new(), mpsc::channel());
-            Self { ready: ReadyHandlers::with_pace(tasks.clone(), slow), tasks, note, noted }
+            Self { ready: ReadyHandlers::new(tasks.clone(), slow), tasks, note, noted }
         }
 
         /// A handler that notes its task and then does something.

@@ -15,9 +15,8 @@
 //! The folder belongs to the user that the CLI runs as, and is closed to others (0700). A host that is killed leaves
 //! the folder behind, in `store.folder` or the system's folder for temporary files.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -28,8 +27,7 @@ use crate::blocking::in_background;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::is_absent;
 use crate::options::OsUser;
-use crate::sessions::TranscriptEntry;
-use crate::sessions::{config_dir, sidecar_path, variable};
+use crate::sessions::{TranscriptEntry, config_dir, sidecar_path, variable};
 use crate::store::{AGENT_METADATA, metadata};
 use crate::transport::private::{hand_to, private_dir_in, write_private};
 

@@ -29,7 +29,7 @@ use crate::actor::base::deadlines::after;
 use crate::actor::base::reply::respond;
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
-use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::children::ServerMessage;
 use crate::actor::messages::session::{ChangeOutcome, ChangeRequest, Internal};
 use crate::actor::router;
 use crate::actor::router::client::ask_through;

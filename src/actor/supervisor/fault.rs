@@ -3,11 +3,9 @@
 use ractor::ActorRef;
 
 use super::SupervisorState;
-use crate::actor::messages::callbacks::CallbacksMessage;
+use crate::actor::messages::children::{CallbacksMessage, PortMessage, ServerMessage};
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::fault::Fault;
-use crate::actor::messages::mcp_server::ServerMessage;
-use crate::actor::messages::port::PortMessage;
 use crate::actor::messages::router::RouterMessage;
 
 impl SupervisorState {

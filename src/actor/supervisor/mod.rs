@@ -55,7 +55,7 @@ use super::base::task::Task;
 use super::context::Shared;
 use super::conversation::Conversation;
 use super::incarnation::run::ExitSignal;
-use super::messages::callbacks::CallbacksMessage;
+use super::messages::children::CallbacksMessage;
 use super::messages::conversation::ConversationMessage;
 use super::messages::router::RouterMessage;
 use super::messages::session::{ControlName, Internal, SessionMessage};

@@ -15,7 +15,7 @@ use crate::actor::base::restart_window::{RestartWindow, Verdict};
 use crate::actor::base::task::Task;
 use crate::actor::context::Shared;
 use crate::actor::mcp_server::{McpServer, ServerArguments};
-use crate::actor::messages::mcp_server::ServerMessage;
+use crate::actor::messages::children::ServerMessage;
 use crate::actor::messages::session::Internal;
 use crate::actor::servers::roster::InsideServer;
 use crate::error::{Error, ErrorKind};

@@ -6,9 +6,8 @@ use ractor::{ActorCell, ActorRef, RpcReplyPort};
 
 use super::{Handled, SessionStage, SupervisorState, later};
 use crate::actor::incarnation::run::ExitSignal;
-use crate::actor::messages::callbacks::CallbacksMessage;
+use crate::actor::messages::children::{CallbacksMessage, ServerMessage};
 use crate::actor::messages::conversation::ConversationMessage;
-use crate::actor::messages::mcp_server::ServerMessage;
 use crate::actor::messages::session::Internal;
 use crate::error::{Error, Result};
 use crate::report::Event;

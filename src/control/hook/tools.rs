@@ -53,11 +53,6 @@ impl PreToolUseOutput {
     pub fn ask(reason: impl Into<String>) -> Self {
         Self::pass().permission_decision(HookPermission::Ask).permission_decision_reason(reason)
     }
-
-    /// Ends the run; the call is in `deferred_tool_use` of the run's result.
-    pub fn defer() -> Self {
-        Self::pass().permission_decision(HookPermission::Defer)
-    }
 }
 
 event! {
@@ -189,7 +184,7 @@ mod tests {
             |output: PreToolUseOutput| wire(output)["hookSpecificOutput"]["permissionDecision"].clone();
         assert_eq!(decided(PreToolUseOutput::allow()), "allow");
         assert_eq!(decided(PreToolUseOutput::ask("?")), "ask");
-        assert_eq!(decided(PreToolUseOutput::defer()), "defer");
+        assert_eq!(decided(PreToolUseOutput::pass().permission_decision(HookPermission::Defer)), "defer");
         let changed = PostToolUseOutput::pass()
             .updated_mcp_tool_output("a")
             .updated_tool_output("b")

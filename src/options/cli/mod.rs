@@ -5,7 +5,6 @@ pub(super) mod mcp;
 pub(super) mod model;
 pub(super) mod output;
 pub(crate) mod permission;
-pub(super) mod plugin;
 pub(super) mod prompt;
 pub(super) mod sandbox;
 pub(super) mod settings;

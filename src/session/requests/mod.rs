@@ -8,9 +8,7 @@
 //! - [`tasks`]: background tasks
 //! - [`files`]: files and folders
 
-mod files;
 mod info;
-mod mcp;
 mod settings;
 mod turn;
 

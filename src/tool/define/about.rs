@@ -40,12 +40,6 @@ impl Icon {
         self.sizes.push(size.into());
         self
     }
-
-    /// Sets the background that the icon fits: `light` or `dark`.
-    pub fn theme(mut self, theme: impl Into<String>) -> Self {
-        self.theme = Some(theme.into());
-        self
-    }
 }
 
 /// Audience of an annotated block or resource.

@@ -424,7 +424,9 @@ async fn timed_out(events: &mut Events) -> (String, String, Duration) {
 #[tokio::test(start_paused = true)]
 async fn a_call_over_the_limit_of_the_session_is_answered_with_the_limit() {
     let (server, mut lives, _) = hanging();
-    let builder = Session::builder().mcp_server(server).tool_timeout(Duration::from_secs(30));
+    let builder = Session::builder()
+        .mcp_server(server)
+        .configure(|options| options.timeouts.tool = Some(Duration::from_secs(30)));
     let (session, mut end, _listener) = start_by_hand(builder).await;
     let mut events = session.events();
     let asked = Instant::now();
@@ -457,7 +459,9 @@ async fn the_limit_of_a_tool_goes_before_the_one_of_the_session() {
         .add_tool(tool("shorter").timeout(Duration::from_secs(1)))
         .add_tool(tool("longer").timeout(Duration::from_secs(90)))
         .add_tool(tool("other"));
-    let builder = Session::builder().mcp_server(server).tool_timeout(Duration::from_secs(30));
+    let builder = Session::builder()
+        .mcp_server(server)
+        .configure(|options| options.timeouts.tool = Some(Duration::from_secs(30)));
     let (session, mut end, _listener) = start_by_hand(builder).await;
     let asked = Instant::now();
     // The longest first, so that the timer has to be set anew.

@@ -14,6 +14,8 @@ use crate::common::*;
 
 /// A library with something of every kind; its state is how many books it has.
 fn library() -> ToolServer {
+    let mut dark = Icon::new("data:,x").mime_type("image/png").size("16x16");
+    dark.theme = Some("dark".into());
     ToolServer::new("library", "1.0.0")
         .resource(
             ResourceDef::text("lib://motto", "motto", "Read more.")
@@ -25,7 +27,7 @@ fn library() -> ToolServer {
                     priority: Some(0.5),
                     ..Default::default()
                 })
-                .icon(Icon::new("data:,x").mime_type("image/png").size("16x16").theme("dark"))
+                .icon(dark)
                 .meta("mine", 1),
         )
         .resource(ResourceDef::blob("lib://seal", "seal", b"\x00\xff"))

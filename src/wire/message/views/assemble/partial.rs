@@ -72,58 +72,7 @@ impl PartialMessage {
         }
         &mut self.blocks[index]
     }
-}
 
-impl PartialBlock {
-    /// The block so far; `None` if its type is unknown.
-    fn content(&self) -> Option<ContentBlock> {
-        let mut block = self.block.clone()?;
-        if !self.complete {
-            match &mut block {
-                ContentBlock::Text { text, .. } => text.clone_from(&self.grown),
-                ContentBlock::Thinking { thinking, signature } => {
-                    thinking.clone_from(&self.grown);
-                    signature.clone_from(&self.signature);
-                }
-                _ => {}
-            }
-        }
-        Some(block)
-    }
-
-    /// The block that the additions make; `None` if they are no valid JSON, or of a block that is not typed: only the
-    /// complete message has it whole.
-    fn whole(&self) -> Option<ContentBlock> {
-        let mut block = self.content()?;
-        match &mut block {
-            ContentBlock::ToolUse { input, .. } | ContentBlock::ServerToolUse { input, .. }
-                if !self.grown.is_empty() =>
-            {
-                *input = serde_json::from_str(&self.grown).ok()?;
-            }
-            ContentBlock::Unknown(_) => return None,
-            _ => {}
-        }
-        Some(block)
-    }
-
-    /// Whether this complete block may be the end of these additions.
-    fn can_be(&self, whole: &ContentBlock) -> bool {
-        if self.confirmed {
-            return false;
-        }
-        if self.kind.is_empty() {
-            return true;
-        }
-        let same_call = match (self.block.as_ref().and_then(ContentBlock::as_tool_use), whole.as_tool_use()) {
-            (Some(begun), Some(whole)) => begun.id == whole.id,
-            _ => true,
-        };
-        self.kind == whole.kind() && same_call
-    }
-}
-
-impl PartialMessage {
     pub(super) fn event(&mut self, event: &Typed<StreamEvent>, deltas: &mut Vec<DeltaKind>) {
         let starts = matches!(event.api_event(), ApiEvent::MessageStart(_));
         let id = match event.api_event() {
@@ -249,10 +198,54 @@ impl PartialMessage {
     }
 }
 
-/// Limit of missing blocks before a block.
-const MOST_BLOCKS_SKIPPED: usize = 1000;
-
 impl PartialBlock {
+    /// The block so far; `None` if its type is unknown.
+    fn content(&self) -> Option<ContentBlock> {
+        let mut block = self.block.clone()?;
+        if !self.complete {
+            match &mut block {
+                ContentBlock::Text { text, .. } => text.clone_from(&self.grown),
+                ContentBlock::Thinking { thinking, signature } => {
+                    thinking.clone_from(&self.grown);
+                    signature.clone_from(&self.signature);
+                }
+                _ => {}
+            }
+        }
+        Some(block)
+    }
+
+    /// The block that the additions make; `None` if they are no valid JSON, or of a block that is not typed: only the
+    /// complete message has it whole.
+    fn whole(&self) -> Option<ContentBlock> {
+        let mut block = self.content()?;
+        match &mut block {
+            ContentBlock::ToolUse { input, .. } | ContentBlock::ServerToolUse { input, .. }
+                if !self.grown.is_empty() =>
+            {
+                *input = serde_json::from_str(&self.grown).ok()?;
+            }
+            ContentBlock::Unknown(_) => return None,
+            _ => {}
+        }
+        Some(block)
+    }
+
+    /// Whether this complete block may be the end of these additions.
+    fn can_be(&self, whole: &ContentBlock) -> bool {
+        if self.confirmed {
+            return false;
+        }
+        if self.kind.is_empty() {
+            return true;
+        }
+        let same_call = match (self.block.as_ref().and_then(ContentBlock::as_tool_use), whole.as_tool_use()) {
+            (Some(begun), Some(whole)) => begun.id == whole.id,
+            _ => true,
+        };
+        self.kind == whole.kind() && same_call
+    }
+
     fn added(&self, index: usize, text: String) -> DeltaKind {
         match self.kind.as_str() {
             "text" => DeltaKind::Text { index, text },
@@ -289,3 +282,6 @@ impl PartialBlock {
         }
     }
 }
+
+/// Limit of missing blocks before a block.
+const MOST_BLOCKS_SKIPPED: usize = 1000;
