@@ -59,7 +59,7 @@ use crate::base::{lock, spawn};
 pub struct ScriptedCli {
     transport: MemoryTransport,
     seen: Seen,
-    crash: watch::Sender<(u64, Exit)>,
+    crash: watch::Sender<Exit>,
     /// The stderr of the CLI that is played at the moment.
     stderr: Arc<Mutex<Option<StderrSink>>>,
     _accepting: AbortOnDropHandle<()>,
@@ -70,7 +70,7 @@ impl ScriptedCli {
     pub fn play(script: Script) -> Self {
         let (transport, mut listener) = Self::by_hand();
         let seen = Seen::new();
-        let (crash, crashes) = watch::channel((0, Exit::Unknown));
+        let (crash, crashes) = watch::channel(Exit::Unknown);
         let shared = seen.clone();
         let script = Arc::new(script);
         let stderr = Arc::new(Mutex::new(None));
@@ -99,7 +99,7 @@ impl ScriptedCli {
 
     /// Ends the CLI that is running, as a crash does.
     pub fn crash(&self, exit: Exit) {
-        self.crash.send_modify(|crash| *crash = (crash.0 + 1, exit));
+        self.crash.send_replace(exit);
     }
 
     /// The texts of all tool results that the model has seen, in order; errors with `error: ` before them.

@@ -203,18 +203,18 @@ impl Item {
         }
     }
 
-    /// The empty block that a stream begins with, and the deltas that fill the block with the pieces that `cut` makes.
-    pub(crate) fn streamed(&self, cut: impl Fn(&str) -> Vec<String>) -> (Value, Vec<Value>) {
+    /// The empty block that a stream begins with, and the deltas that fill the block piece by piece.
+    pub(crate) fn streamed(&self) -> (Value, Vec<Value>) {
         let mut empty = self.block("");
-        let (field, nothing, delta, part, pieces) = match self {
-            Item::Text(text) => ("text", json!(""), "text_delta", "text", cut(text)),
-            Item::Thinking(text) => ("thinking", json!(""), "thinking_delta", "thinking", cut(text)),
+        let (field, nothing, delta, part, text) = match self {
+            Item::Text(text) => ("text", json!(""), "text_delta", "text", text.clone()),
+            Item::Thinking(text) => ("thinking", json!(""), "thinking_delta", "thinking", text.clone()),
             Item::Call { input, .. } => {
-                ("input", no_arguments(), "input_json_delta", "partial_json", cut(&input.to_string()))
+                ("input", no_arguments(), "input_json_delta", "partial_json", input.to_string())
             }
         };
         empty[field] = nothing;
-        (empty, pieces.into_iter().map(|piece| json!({ "type": delta, (part): piece })).collect())
+        (empty, pieces(&text).map(|piece| json!({ "type": delta, (part): piece })).collect())
     }
 }
 
@@ -238,7 +238,32 @@ pub struct ModelError {
     pub should_retry: Option<bool>,
 }
 
-/// The first byte from `at` on where a character of the text begins, or its end. `str::ceil_char_boundary` needs Rust 1.91.
-pub(crate) fn boundary_from(text: &str, at: usize) -> usize {
-    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+/// Cuts a text into at most four pieces of whole characters; none for an empty text.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let size = text.len().div_ceil(4).max(1);
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        // `str::ceil_char_boundary` needs Rust 1.91.
+        let end = (size..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let (piece, tail) = rest.split_at(end);
+        rest = tail;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_keep_characters_whole() {
+        for text in ["", "a", "ab", "漢字", "🙂🙂🙂", "a longer text, with é and ü"] {
+            let all: Vec<&str> = pieces(text).collect();
+            assert_eq!(all.concat(), text);
+            assert!(all.len() <= 4 && all.iter().all(|piece| !piece.is_empty()), "{all:?}");
+        }
+    }
 }

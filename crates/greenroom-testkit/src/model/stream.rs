@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::request::ModelRequest;
-use crate::cli::model_turn::{Item, ModelTurn, boundary_from};
+use crate::cli::model_turn::{Item, ModelTurn};
 
 /// A message of the model that the server sends.
 pub(super) struct ModelMessage<'a> {
@@ -33,7 +33,7 @@ impl ModelMessage<'_> {
             json!({"type": "ping"}),
         ];
         for (index, item) in self.turn.items.iter().enumerate() {
-            let (start, mut deltas) = item.streamed(|text| pieces(text).map(str::to_owned).collect());
+            let (start, mut deltas) = item.streamed();
             if let Item::Thinking(_) = item {
                 deltas.push(json!({"type": "signature_delta", "signature": SIGNATURE}));
             }
@@ -82,20 +82,6 @@ impl ModelMessage<'_> {
 /// Signature of thinking blocks. Nobody checks it.
 const SIGNATURE: &str = "c2NyaXB0ZWQ=";
 
-/// Cuts a text into at most four pieces of whole characters; none for an empty text.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let size = text.len().div_ceil(4).max(1);
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let (piece, tail) = rest.split_at(boundary_from(rest, size));
-        rest = tail;
-        Some(piece)
-    })
-}
-
 fn server_sent_event(event: &Value) -> Bytes {
     Bytes::from(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
 }
@@ -113,18 +99,4 @@ pub(super) fn paced(events: Vec<Bytes>, gap: Duration) -> impl Body<Data = Bytes
 /// An estimate of the tokens in `bytes` of JSON; at least 1.
 pub(super) fn tokens(bytes: usize) -> usize {
     bytes / 4 + 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_keep_characters_whole() {
-        for text in ["", "a", "ab", "漢字", "🙂🙂🙂", "a longer text, with é and ü"] {
-            let all: Vec<&str> = pieces(text).collect();
-            assert_eq!(all.concat(), text);
-            assert!(all.len() <= 4 && all.iter().all(|piece| !piece.is_empty()), "{all:?}");
-        }
-    }
 }

@@ -17,8 +17,8 @@ use super::{FaultKind, FaultPlan, Step};
 /// let mut mix = FaultMix::all().weights(&deaths, 0).weights(&[FaultKind::HandlerPanic], 20);
 /// mix.steps = 200;
 /// let plan = mix.plan(42);
-/// assert_eq!(plan.steps().len(), 200);
-/// assert!(!plan.steps().iter().any(|step| matches!(step, Step::Fault(FaultKind::CliExit, _))));
+/// assert_eq!(plan.steps.len(), 200);
+/// assert!(!plan.steps.iter().any(|step| matches!(step, Step::Fault(FaultKind::CliExit, _))));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultMix {

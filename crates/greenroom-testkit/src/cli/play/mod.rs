@@ -82,12 +82,12 @@ impl Player {
     }
 
     /// Plays one incarnation to its end.
-    pub(crate) async fn run(mut self, mut crashes: watch::Receiver<(u64, Exit)>) {
+    pub(crate) async fn run(mut self, mut crashes: watch::Receiver<Exit>) {
         crashes.mark_unchanged();
         let exit = tokio::select! {
             () = self.serve() => Exit::Code(0),
             // The sender of crashes is dropped with this player.
-            Ok(()) = crashes.changed() => crashes.borrow().1,
+            Ok(()) = crashes.changed() => *crashes.borrow(),
         };
         self.end.exit(exit);
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Player;
-use crate::cli::model_turn::{ModelTurn, boundary_from};
+use crate::cli::model_turn::ModelTurn;
 
 impl Player {
     /// Says a model turn: a message for each block, as the CLI does.
@@ -21,7 +21,7 @@ impl Player {
         }
         for (index, item) in turn.items.iter().enumerate() {
             if partial {
-                let (empty, deltas) = item.streamed(halves);
+                let (empty, deltas) = item.streamed();
                 self.piece(json!({ "type": "content_block_start", "index": index, "content_block": empty }));
                 for delta in deltas {
                     self.piece(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
@@ -68,10 +68,4 @@ impl Player {
         }));
         if is_error { format!("error: {text}") } else { text.to_owned() }
     }
-}
-
-/// The two halves of a text; one piece if the text is too short.
-fn halves(text: &str) -> Vec<String> {
-    let (head, tail) = text.split_at(boundary_from(text, text.len() / 2));
-    [head, tail].into_iter().filter(|piece| !piece.is_empty()).map(str::to_owned).collect()
 }
