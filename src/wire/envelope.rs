@@ -155,6 +155,9 @@ impl Frame {
             return Err(Unreadable::Noise);
         }
         Self::read(line).or_else(|problem| {
+            if std::str::from_utf8(line).is_err() {
+                return Self::read(String::from_utf8_lossy(line).as_bytes()).map_err(|_| problem);
+            }
             // A lone surrogate in a key or in the `type` is no error for JavaScript: mend the line and try again.
             match serde_json::from_slice::<&RawValue>(line).map(mended) {
                 Ok(Cow::Owned(mended)) => Self::read(mended.get().as_bytes()),

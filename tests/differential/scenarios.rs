@@ -322,8 +322,8 @@ async fn conversation() {
         let mut talk = Talk::start(with(stage, options)).await;
         told.say(&mut talk, "First?").await;
         let picture = Prompt::blocks([
-json!({ "type": "text", "text": "Second, with a picture?" }),
-json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": PICTURE } }),
+            json!({ "type": "text", "text": "Second, with a picture?" }),
+            json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": PICTURE } }),
 ]);
         told.say(&mut talk, picture).await;
         talk.session.set_model(Some("claude-opus-4-1")).await.unwrap();

@@ -94,9 +94,9 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    pub(crate) async fn start(builder: SessionBuilder) -> Self {
-        let session = stage::start(builder).await;
-        Self { messages: session.messages(), session }
+    pub(crate) async fn start(mut builder: SessionBuilder) -> Self {
+        let messages = builder.messages();
+        Self { messages, session: stage::start(builder).await }
     }
 
     pub(crate) async fn stop(self) {

@@ -241,18 +241,6 @@ async fn a_sandbox_is_there_or_the_session_does_not_start_unless_it_may() {
     assert_eq!(settings["effective"]["sandbox"]["enabled"], true, "{settings}");
     assert_eq!(settings["effective"]["model"], "haiku", "{settings}");
     stop(&session).await;
-    // Now with the settings in a file.
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), r#"{"model": "haiku"}"#).unwrap();
-    let path = file.path().to_str().unwrap();
-    let mut sandbox = Sandbox::enabled();
-    sandbox.fail_if_unavailable = Some(false);
-    let session =
-        start(stage.builder().configure(|options| options.sandbox = Some(sandbox)).settings(path)).await;
-    let settings = session.requests().control(json!({ "subtype": "get_settings" })).await.unwrap();
-    assert_eq!(settings["effective"]["sandbox"]["enabled"], true, "{settings}");
-    assert_eq!(settings["effective"]["model"], "haiku", "{settings}");
-    stop(&session).await;
 }
 
 #[tokio::test]
