@@ -30,7 +30,6 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-pub use crate::tool::define::about::{Annotations, Icon, Role};
 pub use crate::tool::define::resource::{IntoResourceContents, ReadResource, ResourceDef};
 pub use crate::tool::define::template::ResourceTemplateDef;
 pub use crate::wire::{ResourceContents, RpcError};

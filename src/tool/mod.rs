@@ -33,7 +33,6 @@ pub(crate) mod spec;
 pub(crate) mod state;
 
 pub use crate::wire::{CallToolResult, Content};
-pub(crate) use define::about::{Annotations, Icon};
 pub use define::definition::ToolAnnotations;
 pub use define::handler::{ArgumentsSchema, ReadArguments, ToolHandler};
 pub use handle::ServerHandle;

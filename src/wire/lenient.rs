@@ -32,6 +32,7 @@ impl<'a> JsonSource<'a> {
     }
 
     /// The JSON text.
+    #[cfg(feature = "sessions")]
     pub(crate) fn json(self) -> Cow<'a, str> {
         match self {
             JsonSource::Raw(raw) => Cow::Borrowed(raw.get()),
@@ -176,6 +177,7 @@ macro_rules! by_serde {
 pub(crate) use by_serde;
 
 /// As [`by_serde!`], for types that borrow raw JSON while they are read: a parsed [`Value`] is written as text first.
+#[cfg(feature = "sessions")]
 macro_rules! by_json {
     ($($type:ty),* $(,)?) => {$(
         impl $crate::wire::lenient::Lenient for $type {
@@ -188,6 +190,7 @@ macro_rules! by_json {
         }
     )*};
 }
+#[cfg(feature = "sessions")]
 pub(crate) use by_json;
 
 by_serde!(String, bool, f64, u16, i64, Value, Map<String, Value>);

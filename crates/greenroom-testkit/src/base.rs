@@ -1,6 +1,5 @@
-//! Tasks, panics and locks.
+//! Tasks and locks.
 
-use std::any::Any;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio_util::task::AbortOnDropHandle;
@@ -11,14 +10,6 @@ pub(crate) fn spawn<T: Send + 'static>(
 ) -> AbortOnDropHandle<T> {
     #[allow(clippy::disallowed_methods, reason = "the handle is the owner that the rule asks for")]
     AbortOnDropHandle::new(tokio::spawn(future))
-}
-
-/// The text of a panic.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without a text")
-        .to_owned()
 }
 
 /// Locks a mutex, also after a panic under its lock.

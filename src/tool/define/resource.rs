@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::about::{About, Annotations, Listable, builder_methods, put};
+use super::about::{About, Listable, builder_methods, put};
 use super::handler::Json;
 use crate::blocking::caught::DropElsewhere;
 use crate::error::{Error, Result};
@@ -166,7 +166,6 @@ pub(crate) struct ResourceDefinition {
     pub(crate) about: About,
     pub(crate) mime_type: Option<String>,
     size: Option<u64>,
-    annotations: Option<Annotations>,
     pub(crate) source: ResourceSource,
 }
 
@@ -206,19 +205,12 @@ impl<S: Send + Sync + 'static> ResourceDef<S> {
 
 impl<S> ResourceDef<S> {
     fn build(uri: String, name: String, source: ResourceSource) -> Self {
-        let inner = ResourceDefinition {
-            uri,
-            name,
-            about: About::default(),
-            mime_type: None,
-            size: None,
-            annotations: None,
-            source,
-        };
+        let inner =
+            ResourceDefinition { uri, name, about: About::default(), mime_type: None, size: None, source };
         Self { inner, state: PhantomData }
     }
 
-    builder_methods!(inner: title, description, icon, meta, mime_type, annotations, timeout);
+    builder_methods!(inner: title, description, meta, mime_type, timeout);
 
     /// Sets the size in bytes, before any encoding. Set already for fixed contents.
     pub fn size(mut self, bytes: u64) -> Self {
@@ -240,7 +232,6 @@ impl Listable for ResourceDefinition {
         entry.insert("uri".into(), json!(self.uri));
         put(&mut entry, "mimeType", self.mime_type.as_ref());
         put(&mut entry, "size", self.size);
-        put(&mut entry, "annotations", self.annotations.as_ref());
         Value::Object(entry)
     }
 

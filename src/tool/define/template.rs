@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use serde_json::{Value, json};
 
-use super::about::{About, Annotations, Listable, builder_methods, put};
+use super::about::{About, Listable, builder_methods, put};
 use super::resource::{IntoResourceContents, ReadFn, ReadResource, read_fn};
 use super::uri_template::UriTemplate;
 use crate::error::{Error, Result};
@@ -46,7 +46,6 @@ pub(crate) struct TemplateDefinition {
     template: Result<UriTemplate, String>,
     pub(crate) about: About,
     pub(crate) mime_type: Option<String>,
-    annotations: Option<Annotations>,
     pub(crate) read: ReadFn,
 }
 
@@ -65,14 +64,13 @@ impl<S: Send + Sync + 'static> ResourceTemplateDef<S> {
             about: About::default(),
             read: read_fn(handler),
             mime_type: None,
-            annotations: None,
         };
         Self { inner, state: PhantomData }
     }
 }
 
 impl<S> ResourceTemplateDef<S> {
-    builder_methods!(inner: title, description, icon, meta, mime_type, annotations, timeout);
+    builder_methods!(inner: title, description, meta, mime_type, timeout);
 }
 
 impl TemplateDefinition {
@@ -94,7 +92,6 @@ impl Listable for TemplateDefinition {
         let mut entry = self.about.listed(&self.name);
         entry.insert("uriTemplate".into(), json!(self.text));
         put(&mut entry, "mimeType", self.mime_type.as_ref());
-        put(&mut entry, "annotations", self.annotations.as_ref());
         Value::Object(entry)
     }
 

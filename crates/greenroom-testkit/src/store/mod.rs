@@ -10,8 +10,6 @@ use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{SessionKey, SessionStore, StoreError, StoreResult, Unsupported};
 use serde_json::{Value, json};
 
-use crate::base::panic_text;
-
 /// A promise of [`SessionStore`] that a store has broken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule}: {what}")]
@@ -356,4 +354,12 @@ async fn lists_subkeys(store: impl SessionStore) -> Checked {
     }
     let expected = ["subagents/agent-1", "subagents/agent-2", "subagents/workflows/run-1/agent-3"];
     same("the list of parts", subkeys(key()).await?, expected.map(str::to_owned).to_vec())
+}
+
+/// The text of a panic.
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a text")
+        .to_owned()
 }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use greenroom::mcp::{
-    Annotations, Icon, ReadResource, ResourceContents, ResourceDef, ResourceTemplateDef, Role, RpcError,
-};
+use greenroom::mcp::{ReadResource, ResourceContents, ResourceDef, ResourceTemplateDef, RpcError};
 use greenroom::{ErrorKind, Json, Session, ToolContext, ToolServer};
 use greenroom_testkit::ScriptedCli;
 use serde_json::{Value, json};
@@ -14,20 +12,12 @@ use crate::common::*;
 
 /// A library with something of every kind; its state is how many books it has.
 fn library() -> ToolServer {
-    let mut dark = Icon::new("data:,x").mime_type("image/png").size("16x16");
-    dark.theme = Some("dark".into());
     ToolServer::new("library", "1.0.0")
         .resource(
             ResourceDef::text("lib://motto", "motto", "Read more.")
                 .title("The motto")
                 .description("What is over the door")
                 .mime_type("text/plain")
-                .annotations(Annotations {
-                    audience: Some(vec![Role::User]),
-                    priority: Some(0.5),
-                    ..Default::default()
-                })
-                .icon(dark)
                 .meta("mine", 1),
         )
         .resource(ResourceDef::blob("lib://seal", "seal", b"\x00\xff"))
@@ -123,8 +113,7 @@ async fn resources_are_listed_with_all_that_they_say_and_read_in_every_form() {
         list[0],
         json!({
             "uri": "lib://motto", "name": "motto", "title": "The motto", "description": "What is over the door",
-            "mimeType": "text/plain", "size": 10, "annotations": { "audience": ["user"], "priority": 0.5 },
-            "icons": [{ "src": "data:,x", "mimeType": "image/png", "sizes": ["16x16"], "theme": "dark" }],
+            "mimeType": "text/plain", "size": 10,
             "_meta": { "mine": 1 },
         })
     );
