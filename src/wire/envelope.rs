@@ -156,7 +156,13 @@ impl Frame {
         }
         Self::read(line).or_else(|problem| {
             if std::str::from_utf8(line).is_err() {
-                return Self::read(String::from_utf8_lossy(line).as_bytes()).map_err(|_| problem);
+                // Allowed in all fields but the `type`, which would be another one.
+                let text = String::from_utf8_lossy(line);
+                let kind = Outer::read(text.as_bytes()).ok().and_then(|outer| outer.kind);
+                return match kind.is_some_and(|kind| !kind.get().contains(char::REPLACEMENT_CHARACTER)) {
+                    true => Self::read(text.as_bytes()),
+                    false => Err(problem),
+                };
             }
             // A lone surrogate in a key or in the `type` is no error for JavaScript: mend the line and try again.
             match serde_json::from_slice::<&RawValue>(line).map(mended) {
