@@ -79,6 +79,19 @@ async fn a_conversation_of_another_process_is_refused_until_that_is_killed() {
     assert_eq!(locks(folder.path()), [""; 0]);
 }
 
+#[tokio::test]
+async fn the_lock_of_a_killed_process_is_removed_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut other = other_process(folder.path());
+    other.0.kill().unwrap();
+    other.0.wait().unwrap();
+    let [left] = &locks(folder.path())[..] else { panic!("the killed process left no lock") };
+    assert_eq!(*left, format!("{ID}.lock"));
+    let session = within(SOON, builder(folder.path()).start()).await.unwrap();
+    assert_eq!(locks(folder.path()), [""; 0]);
+    within(SOON, session.stop()).await.unwrap();
+}
+
 /// Not a test by itself, but a process with a session that has a turn.
 #[tokio::test]
 async fn turn() {

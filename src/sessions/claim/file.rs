@@ -4,10 +4,19 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
 use crate::files::{is_absent, is_same_file, private_folders};
+use crate::sessions::find::key::is_session_id;
+
+/// How often a claim tries to lock a file while another process sweeps the folder. A sweep locks each file for a moment,
+/// but the sweeping process may be stopped in that moment.
+const TRIES_IN_SWEEP: usize = 200;
+
+/// The pause between two tries.
+const PAUSE_IN_SWEEP: Duration = Duration::from_millis(5);
 
 /// The name of a conversation's lock file. The hash tells apart the configuration folders that share a lock folder.
 pub(super) fn name(id: &str, config_hash: Option<&str>) -> String {
@@ -15,6 +24,12 @@ pub(super) fn name(id: &str, config_hash: Option<&str>) -> String {
         Some(hash) => format!("{id}-{hash}.lock"),
         None => format!("{id}.lock"),
     }
+}
+
+/// Whether a file of this name is a lock file. The folder may have other files, if an option names it.
+pub(super) fn is_name(name: &str) -> bool {
+    let id = name.strip_suffix(".lock").and_then(|name| name.split_at_checked(36));
+    id.is_some_and(|(id, rest)| is_session_id(id) && (rest.is_empty() || rest.starts_with('-')))
 }
 
 /// The reason why a file is not locked.
@@ -74,11 +89,16 @@ impl Drop for LockFile {
 }
 
 impl LockFile {
+    pub(super) fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     /// Locks the file of this name. Creates the folder if it does not exist.
     pub(super) fn take(folder: &Path, name: &str) -> Result<Self, Refused> {
         private_folders(folder).map_err(Refused::of_use)?;
         belongs_to_user(folder)?;
         let path = folder.join(name);
+        let (mut no_sweep, mut tries) = (None, 0);
         loop {
             let mut file = match opening().create(true).truncate(false).mode(0o600).open(&path) {
                 // A file that exists may be locked, even if this process cannot open it. On a read-only disk nobody can
@@ -90,6 +110,11 @@ impl LockFile {
             };
             match file.try_lock() {
                 Ok(()) => {}
+                Err(TryLockError::WouldBlock) if no_sweep.is_none() && tries < TRIES_IN_SWEEP => {
+                    no_sweep = keep_sweeps_out(folder)?;
+                    tries += 1;
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => return Err(Refused::Held(holder(&mut file))),
                 Err(TryLockError::Error(error)) => return Err(Refused::of_use(error)),
             }
@@ -105,6 +130,31 @@ impl LockFile {
             }
             return Ok(Self { path, file, process });
         }
+    }
+
+    /// Removes the lock files that killed processes have left, among the first `most` files of the folder. Only one
+    /// process at a time does so; a claim that meets a file which is being removed waits for it.
+    pub(super) fn sweep(folder: &Path, most: usize) -> io::Result<()> {
+        let sweeping = File::open(folder)?;
+        match sweeping.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        for entry in fs::read_dir(folder)?.take(most) {
+            let entry = entry?;
+            if !entry.file_name().to_str().is_some_and(is_name) {
+                continue;
+            }
+            let path = entry.path();
+            // An error: the owner has removed the file, or it is a link or a folder.
+            let Ok(file) = opening().open(&path) else { continue };
+            if file.try_lock().is_ok() {
+                drop(Self { path, file, process: std::process::id() });
+            }
+        }
+        // Closing would not release the lock while a child that is being started holds a copy of the descriptor.
+        sweeping.unlock()
     }
 }
 
@@ -129,6 +179,23 @@ fn belongs_to_user(folder: &Path) -> Result<(), Refused> {
 
 fn is_missing(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| is_absent(&error))
+}
+
+/// Locks the folder, so that no sweep begins. `None`, after a pause, if another process sweeps it.
+fn keep_sweeps_out(folder: &Path) -> io::Result<Option<File>> {
+    let folder = File::open(folder)?;
+    match folder.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "on a blocking thread, and no event ends the wait in time"
+            )]
+            std::thread::sleep(PAUSE_IN_SWEEP);
+            Ok(None)
+        }
+        // Without locks on folders there is no sweep.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(folder)),
+    }
 }
 
 /// To open a lock file. A link could lead to a file that is not a lock file, which would be overwritten.

@@ -17,14 +17,23 @@
 //! folder. It may be new, so a live session may have its lock in that folder, and a lock in the next folder would let a
 //! second session in.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use uuid::Uuid;
 
 use super::file::{self, LockFile, Refused};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::lock;
 use crate::sessions::find::key::config_dir;
+
+/// Files of a folder that one sweep looks at.
+const SWEPT_FILES: usize = 4096;
+
+/// Folders that this process remembers to have swept. It forgets all of them when they are more.
+const SWEPT_FOLDERS: usize = 256;
 
 /// The folders for lock files of conversations in a configuration folder, best first. `None` if the CLI runs as another
 /// user, whose folder this process does not write to.
@@ -79,11 +88,28 @@ fn cannot_be_used(source: &mut Option<io::Error>, error: io::Error) -> String {
     problem
 }
 
-/// Locks a probe file.
+/// Locks a probe file, and sweeps the folder that holds it, if this process has not done so.
 ///
 /// # Errors
 /// Those of [`take_first`].
 pub(super) fn check(folders: &[PathBuf]) -> Result<()> {
     let name = file::name(&Uuid::new_v4().to_string(), None);
-    take_first(folders, |_| name.clone()).map(drop)
+    let Ok(probe) = take_first(folders, |_| name.clone())? else { return Ok(()) };
+    let folder = probe.folder().to_owned();
+    drop(probe);
+    if is_first_sweep(&folder)
+        && let Err(error) = LockFile::sweep(&folder, SWEPT_FILES)
+    {
+        tracing::debug!(folder = %folder.display(), %error, "old lock files could not be removed");
+    }
+    Ok(())
+}
+
+fn is_first_sweep(folder: &Path) -> bool {
+    static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let mut swept = lock(&SWEPT);
+    if swept.len() >= SWEPT_FOLDERS {
+        swept.clear();
+    }
+    swept.insert(folder.to_owned())
 }

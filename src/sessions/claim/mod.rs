@@ -11,7 +11,8 @@
 //!
 //! A lock file contains the process id of its owner. In the conversation's own configuration folder the name has no path in it,
 //! because containers may have that folder at different paths. The module [`folder`] says which folder that is. The file of
-//! a killed owner, a few bytes, stays until its conversation is claimed again.
+//! a killed owner is reused by the next claim of its conversation; the start of a session removes the others
+//! ([`Claim::check`]).
 //!
 //! A program that deletes the file of a held lock, such as a cleaner of temporary files, releases it for other
 //! processes; the list of this process still refuses.
@@ -86,7 +87,7 @@ impl Claim {
         }
     }
 
-    /// Checks that a conversation in this place can be claimed.
+    /// Checks that a conversation in this place can be claimed, and removes the lock files of killed processes.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if a lock file cannot be made or locked.

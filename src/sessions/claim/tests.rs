@@ -3,7 +3,6 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 use super::file::Refused;
 use super::*;
-use crate::files::is_same_file;
 
 const ID: &str = "9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11";
 
@@ -39,18 +38,6 @@ async fn a_lock_of_another_process_refuses_and_names_it() {
     assert_eq!(by, format!("a session of process {}", std::process::id()));
     drop(held);
     assert!(LockFile::take(&locks, "a.lock").is_ok());
-}
-
-#[test]
-fn a_deleted_and_created_file_is_another() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.lock");
-    let opened = File::create(&path).unwrap();
-    assert!(is_same_file(&opened, &path).unwrap());
-    fs::remove_file(&path).unwrap();
-    assert!(!is_same_file(&opened, &path).unwrap());
-    fs::write(&path, "again").unwrap();
-    assert!(!is_same_file(&opened, &path).unwrap());
 }
 
 #[tokio::test]
@@ -215,6 +202,16 @@ async fn one_configuration_folder_under_two_paths_has_one_lock() {
     drop(Claim::take(&place(&home), ID).await.unwrap());
 }
 
+#[test]
+fn a_claim_does_not_wait_for_ever_for_a_sweep_that_was_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let locks = folder.path().join("locks");
+    let _held = LockFile::take(&locks, "a.lock").unwrap_or_else(|_| panic!("it is free"));
+    let sweeping = File::open(&locks).unwrap();
+    sweeping.lock().unwrap();
+    assert!(matches!(LockFile::take(&locks, "a.lock"), Err(Refused::Held(_))));
+}
+
 #[tokio::test]
 async fn each_folder_that_cannot_have_locks_is_named_before_the_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,4 +243,49 @@ fn locks_are_in_the_folder_of_the_conversation_whatever_the_environment() {
     // Another user's folder is not written to.
     assert!(lock_folders(None).iter().all(|folder| !folder.starts_with("/srv/config")));
     assert!(lock_folders(None).last().unwrap().starts_with(std::env::temp_dir()));
+}
+
+#[tokio::test]
+async fn locks_of_killed_processes_are_removed_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let locks = folder.path().join("locks");
+    let claim = Claim::take(&place(folder.path()), ID).await.unwrap();
+    let held = names(&locks).pop().unwrap();
+    let stale = format!("{}-abc.lock", uuid::Uuid::new_v4());
+    let in_own_folder = format!("{}.lock", uuid::Uuid::new_v4());
+    let ours =
+        [&stale, &in_own_folder, "notes.lock", "00000000-notes.lock", "notes"].map(|name| locks.join(name));
+    ours.iter().for_each(|path| fs::write(path, "4194305").unwrap());
+    let link = format!("{}-abc.lock", uuid::Uuid::new_v4());
+    symlink(folder.path().join("notes"), locks.join(&link)).unwrap();
+    Claim::check(&place(folder.path())).await.unwrap();
+    let mut left = vec![held, link, "notes.lock".into(), "00000000-notes.lock".into(), "notes".into()];
+    left.sort();
+    assert_eq!(names(&locks), left);
+    drop(claim);
+}
+
+#[test]
+fn a_claim_of_a_killed_owners_conversation_is_not_refused_by_a_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let locks = folder.path().join("locks");
+    drop(LockFile::take(&locks, "made").unwrap_or_else(|_| panic!("it is free")));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                LockFile::sweep(&locks, usize::MAX).unwrap();
+            }
+        });
+        let refused = (0..300).filter(|_| {
+            let name = file::name(&uuid::Uuid::new_v4().to_string(), Some("abc"));
+            fs::write(locks.join(&name), "4194305").unwrap();
+            let first = LockFile::take(&locks, &name);
+            let second = LockFile::take(&locks, &name);
+            first.is_err() || !matches!(second, Err(Refused::Held(_)))
+        });
+        let refused = refused.count();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(refused, 0);
+    });
 }
