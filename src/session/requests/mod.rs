@@ -1,12 +1,9 @@
 //! Methods of [`Session`] that send a control request to the CLI.
 //!
 //! - here: shared code, and [`Requests::control`] for requests without a method
-//! - [`turn`]: interrupts, withdrawn prompts
+//! - [`turn`]: interrupts, withdrawn prompts, background tasks, MCP servers
 //! - [`settings`]: settings for the rest of the session, and settings files
-//! - [`info`]: information about the CLI and the session
-//! - [`mcp`]: MCP servers
-//! - [`tasks`]: background tasks
-//! - [`files`]: files and folders
+//! - [`info`]: information about the CLI and the session, files
 
 mod info;
 mod settings;

@@ -1,4 +1,4 @@
-//! Requests to the CLI: what is sent, how the answer is read, limits, withdrawals, capabilities, and what is set again.
+//! Requests to the CLI: what is sent, and how the answer is read.
 
 use std::fmt::Debug;
 

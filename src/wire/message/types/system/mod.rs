@@ -3,8 +3,7 @@
 //! - [`init`]: the description of the session at the start of a turn
 //! - [`state`]: its state, and changes to the conversation
 //! - [`task`]: background tasks
-//! - [`hook`]: progress of hooks
-//! - [`notice`]: notices for the user
+//! - [`notice`]: progress of hooks, and notices for the user
 
 use serde::de;
 
