@@ -34,7 +34,7 @@ fn program(sdk: &str) -> Vec<PathBuf> {
     }
 }
 
-/// What a host prints.
+/// The figures that a host prints.
 #[derive(Deserialize)]
 pub(crate) struct Host {
     pub(crate) shown: Shown,

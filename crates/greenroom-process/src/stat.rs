@@ -6,7 +6,7 @@ use rustix::process::Pid;
 
 use crate::numbers::is_ours;
 
-/// What the system tells of a process in one line, proc_pid_stat(5).
+/// The line of a process in `/proc/PID/stat`, proc_pid_stat(5).
 pub(super) struct Stat(Vec<String>);
 
 impl Stat {

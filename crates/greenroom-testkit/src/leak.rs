@@ -1,4 +1,4 @@
-//! Whether tasks are left behind.
+//! Finds tasks that a test leaves behind.
 
 use std::time::Duration;
 

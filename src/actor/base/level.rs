@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+/// Counts what is in flight or in a queue. The owner refuses what is over the limit.
 pub(crate) struct Level {
     count: AtomicUsize,
     pub(crate) limit: usize,
+    /// The application was told that the limit is reached.
     told: AtomicBool,
 }
 

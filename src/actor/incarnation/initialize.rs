@@ -87,7 +87,7 @@ struct PrivateField {
     name: &'static str,
     /// The field of the answer about it.
     applied: fn(&ServerInfo) -> Option<bool>,
-    /// Whether an answer of false is enough, because it shows that the CLI has seen the field.
+    /// The answer `false` is enough: it shows that the CLI has seen the field.
     may_fail: bool,
 }
 

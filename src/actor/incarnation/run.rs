@@ -57,7 +57,7 @@ pub(crate) struct IncarnationTask {
 pub(super) struct OpenIncarnation {
     // Fields are dropped in this order.
     process: Box<dyn Process>,
-    /// What the CLI was started with.
+    /// The folder of the private files that the CLI's arguments name.
     _files: Option<TempDir>,
     /// The file of the CLI and its flags, if there is a real process.
     pub(super) command: Option<String>,

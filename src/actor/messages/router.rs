@@ -17,7 +17,7 @@ pub(crate) enum RouterMessage {
     /// The CLI answers.
     Reply {
         reply: ControlReply,
-        /// Whether the answer was to a setting, and is noted.
+        /// The answer is to a setting, and the reader has noted it.
         was_setting: bool,
         /// Bounds the answers in the mailbox.
         permit: Option<OwnedSemaphorePermit>,

@@ -88,7 +88,7 @@ pub(crate) struct SupervisorState {
     mirror: Option<Task>,
     /// The configuration folder of a session that was loaded from a store.
     home: Option<ResumeHome>,
-    /// Whether an errand ends the mirror and removes the folder.
+    /// An errand ends the mirror and removes the session's folder.
     mirror_ending: bool,
     callers: Callers,
     /// Tasks that do something for a caller.

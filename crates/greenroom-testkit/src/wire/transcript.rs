@@ -52,7 +52,7 @@ pub enum Wire {
 pub struct Line {
     /// The bytes of the line.
     pub bytes: Vec<u8>,
-    /// Whether its end came.
+    /// Whether the line has its line end.
     pub is_whole: bool,
 }
 
