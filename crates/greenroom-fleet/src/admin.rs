@@ -1,7 +1,7 @@
 //! Operations on a fleet from outside, over its backend.
 //!
 //! [`Admin`] starts no fleet and joins as no node. It works from a program of its own, such as a command for operators, on a backend
-//! that several processes share. A file serves one process: there, [`Fleet::admin`](crate::Fleet::admin) gives an `Admin` over the backend
+//! that several processes share. A file serves one process: there, [`Operator::admin`](crate::Operator::admin) gives an `Admin` over the backend
 //! of a running fleet.
 //!
 //! ```
@@ -17,7 +17,7 @@
 //! for node in admin.nodes().await? {
 //!     println!("{} on {}: {:?}, {} names", node.record.id, node.record.host, node.record.state, node.record.owns);
 //! }
-//! for name in admin.stuck(None, 50).await? {
+//! for name in admin.stuck(None, None, 50).await? {
 //!     println!("{}: {:?}", name.name, name.state);
 //! }
 //! let removed = admin.vacuum(Duration::from_secs(3600), 100_000).await?;
@@ -33,7 +33,7 @@ use serde::Serialize;
 
 use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
-use crate::id::{Name, NodeId, PromptId, Term, Timestamp};
+use crate::id::{Name, NodeId, PromptId, Tenant, Term, Timestamp};
 use crate::pages::all_nodes;
 use crate::record::{NameRecord, NodeRecord, ProcessRecord};
 use crate::request::{Page, Withdrawn};
@@ -117,13 +117,18 @@ impl Admin {
         self.backend.unquarantine(name).await
     }
 
-    /// Lists names that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes: up to `limit`, at most [`Page::MOST`],
+    /// Lists names, of all tenants or of one, that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes: up to `limit`, at most [`Page::MOST`],
     /// after the name `after`. The last page is an empty one. Reads no other names.
     ///
     /// # Errors
     /// The backend's.
-    pub async fn stuck(&self, after: Option<Name>, limit: usize) -> Result<Vec<NameRecord>, BackendError> {
-        self.backend.stuck_names(Page { after, limit: limit.max(1) }).await
+    pub async fn stuck(
+        &self,
+        tenant: Option<Tenant>,
+        after: Option<Name>,
+        limit: usize,
+    ) -> Result<Vec<NameRecord>, BackendError> {
+        self.backend.stuck_names(tenant, Page { after, limit: limit.max(1) }).await
     }
 
     /// Removes prompts that ended longer ago than `age`, with their outcomes, messages and keys: `most` of them at most. Returns
@@ -161,7 +166,7 @@ impl Admin {
     /// # Errors
     /// [`MoveError::SameBackend`]; [`MoveError::NotAtRest`], [`MoveError::Taken`] and [`MoveError::Elsewhere`], mostly before anything was
     /// marked; [`MoveError::Backend`].
-    pub async fn move_tenant(&self, tenant: &str, to: &Admin) -> Result<MovedTenant, MoveError> {
+    pub async fn move_tenant(&self, tenant: &Tenant, to: &Admin) -> Result<MovedTenant, MoveError> {
         crate::moving::move_tenant(&*self.backend, &*to.backend, tenant).await
     }
 

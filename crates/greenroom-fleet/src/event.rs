@@ -42,48 +42,48 @@ pub enum FleetEvent {
     /// The fleet has joined its backend.
     Joined { node: NodeId },
     /// A prompt was accepted.
-    Accepted { name: Name, tenant: String, prompt: PromptId },
+    Accepted { name: Name, prompt: PromptId },
     /// The name has no session, and waits for a slot.
-    Waiting { name: Name, tenant: String },
+    Waiting { name: Name },
     /// The name has a slot and owns its conversation; its session starts.
-    Activating { name: Name, tenant: String, term: Term },
+    Activating { name: Name, term: Term },
     /// The session has started.
-    Activated { name: Name, tenant: String, term: Term, resumed: bool },
+    Activated { name: Name, term: Term, resumed: bool },
     /// The session could not be started.
-    ActivationFailed { name: Name, tenant: String, why: String },
+    ActivationFailed { name: Name, why: String },
     /// The session ended by a failure or could not be started. Its next activation waits for this time, in milliseconds.
-    BackingOff { name: Name, tenant: String, millis: u64 },
+    BackingOff { name: Name, millis: u64 },
     /// The name cannot be activated here: another node has claimed it first.
-    Elsewhere { name: Name, tenant: String, node: NodeId },
+    Elsewhere { name: Name, node: NodeId },
     /// The name is not activated, and takes no new prompts, until `unquarantine` is called.
-    Quarantined { name: Name, tenant: String, why: String },
+    Quarantined { name: Name, why: String },
     /// The name may be activated again.
-    Unquarantined { name: Name, tenant: String },
+    Unquarantined { name: Name },
     /// A CLI begins with a prompt.
-    Begun { name: Name, tenant: String, prompt: PromptId },
+    Begun { name: Name, prompt: PromptId },
     /// The owner that had begun with a prompt was lost, or the fleet drained. The prompt waits to go on with its continuation.
-    Continues { name: Name, tenant: String, prompt: PromptId },
+    Continues { name: Name, prompt: PromptId },
     /// A prompt has its outcome: `completed`, `interrupted`, `failed` or `unsent`. Also one that ended without a turn, or with a
     /// lost owner.
-    Ended { name: Name, tenant: String, prompt: PromptId, outcome: &'static str },
+    Ended { name: Name, prompt: PromptId, outcome: &'static str },
     /// The session is being put to sleep.
-    Passivating { name: Name, tenant: String, why: PassivatedBy },
+    Passivating { name: Name, why: PassivatedBy },
     /// The session is asleep, and its slot is free.
-    Passivated { name: Name, tenant: String },
+    Passivated { name: Name },
     /// The owner has lost the name: its session was killed, and nothing was written.
-    Fenced { name: Name, tenant: String, term: Term },
+    Fenced { name: Name, term: Term },
     /// The name was taken from an owner that was lost, and may be activated again.
-    Recovered { name: Name, tenant: String },
+    Recovered { name: Name },
     /// A session asks a person.
-    Asked { name: Name, tenant: String, prompt: PromptId, question: QuestionId },
+    Asked { name: Name, prompt: PromptId, question: QuestionId },
     /// A question was decided, or ended with its turn.
-    Decided { name: Name, tenant: String, prompt: PromptId, question: QuestionId },
+    Decided { name: Name, prompt: PromptId, question: QuestionId },
     /// The name takes no more prompts: its files are removed, then the name.
-    Deleting { name: Name, tenant: String },
+    Deleting { name: Name },
     /// The name and its files were removed.
-    Deleted { name: Name, tenant: String },
+    Deleted { name: Name },
     /// Files of a session that is being deleted cannot be removed. The session stays marked, and the fleet tries again.
-    DeletionFailed { name: Name, tenant: String, why: String },
+    DeletionFailed { name: Name, why: String },
     /// A process that an earlier start of the service, or a lost node of this host, has left behind still acts for the session. The
     /// opening, or the activation, waits for its end.
     ProcessLeft { name: Name },

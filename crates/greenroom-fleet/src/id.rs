@@ -1,4 +1,4 @@
-//! Names, ids and times.
+//! Tenants, names, ids and times.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,48 +6,121 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The name of a session: the key by which the application finds it, such as `customer-42`.
+/// A customer, a team or whoever else shares a fleet with others: the owner of names, queues, questions and money.
 ///
-/// A name is 1 to 256 bytes of any UTF-8. Names are compared byte by byte, so `Anna` and `anna` are two sessions. A name is never
-/// used as a path or as part of one.
+/// A tenant is 1 to 128 bytes of UTF-8 without `/` and without control characters. Tenants are compared byte by byte.
 ///
 /// ```
-/// use greenroom_fleet::Name;
+/// use greenroom_fleet::Tenant;
 ///
-/// assert_eq!(Name::new("customer-42")?.as_str(), "customer-42");
-/// assert!(Name::new("").is_err());
+/// assert_eq!(Tenant::new("acme")?.as_str(), "acme");
+/// assert!(Tenant::new("acme/42").is_err());
 /// # Ok::<(), greenroom_fleet::InvalidName>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Name(String);
+#[serde(try_from = "String", into = "String")]
+pub struct Tenant(String);
 
-/// A text that is no [`Name`]: it is empty or too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a session's name has 1 to {max} bytes, and this text has {length}", max = Name::MAX_BYTES)]
-pub struct InvalidName {
-    length: usize,
+/// The name of a session: its tenant, and the name by which the tenant finds it, such as `customer-42`. Two tenants may use the same
+/// name for two sessions.
+///
+/// The part after the tenant is 1 to 256 bytes of any UTF-8. Names are compared byte by byte, so `Anna` and `anna` are two sessions, and
+/// they sort by their tenants first. A name is never used as a path or as part of one. As text, and in JSON, a name is
+/// `tenant/session`.
+///
+/// ```
+/// use greenroom_fleet::{Name, Tenant};
+///
+/// let name = Name::new(Tenant::new("acme")?, "customer-42")?;
+/// assert_eq!(name.tenant().as_str(), "acme");
+/// assert_eq!(name.session(), "customer-42");
+/// assert_eq!(name, "acme/customer-42".parse()?);
+/// # Ok::<(), greenroom_fleet::InvalidName>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name {
+    tenant: Tenant,
+    session: String,
 }
 
-impl Name {
-    /// The length of the longest name, in bytes.
-    pub const MAX_BYTES: usize = 256;
+/// A text that is no [`Tenant`] or no [`Name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidName {
+    /// The tenant is empty or too long.
+    #[error("a tenant has 1 to {max} bytes, and this text has {0}", max = Tenant::MAX_BYTES)]
+    TenantLength(usize),
+    /// The tenant has a character that no tenant may have.
+    #[error("a tenant has no '/' and no control characters, and this text has {0:?}")]
+    TenantCharacter(char),
+    /// The name is empty or too long.
+    #[error("a session's name has 1 to {max} bytes, and this text has {0}", max = Name::MAX_BYTES)]
+    Length(usize),
+    /// The text is not `tenant/session`.
+    #[error("a session's name with its tenant is written as 'tenant/session', and this text has no '/'")]
+    NoTenant,
+}
 
-    /// Checks the length of a name.
+impl Tenant {
+    /// The length of the longest tenant, in bytes.
+    pub const MAX_BYTES: usize = 128;
+
+    /// Checks the text of a tenant.
     ///
     /// # Errors
-    /// [`InvalidName`] if the text is empty or longer than [`Name::MAX_BYTES`].
-    pub fn new(name: impl Into<String>) -> Result<Self, InvalidName> {
-        let name = name.into();
-        match name.len() {
-            1..=Self::MAX_BYTES => Ok(Self(name)),
-            length => Err(InvalidName { length }),
+    /// [`InvalidName`] if the text is empty, longer than [`Tenant::MAX_BYTES`], or has a `/` or a control character.
+    pub fn new(tenant: impl Into<String>) -> Result<Self, InvalidName> {
+        let tenant = tenant.into();
+        if !(1..=Self::MAX_BYTES).contains(&tenant.len()) {
+            return Err(InvalidName::TenantLength(tenant.len()));
+        }
+        match tenant.chars().find(|character| *character == '/' || character.is_control()) {
+            Some(character) => Err(InvalidName::TenantCharacter(character)),
+            None => Ok(Self(tenant)),
         }
     }
 
-    /// The name as text.
+    /// The tenant as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl Name {
+    /// The length of the longest name, in bytes, without its tenant.
+    pub const MAX_BYTES: usize = 256;
+
+    /// A tenant's name for a session.
+    ///
+    /// # Errors
+    /// [`InvalidName`] if `session` is empty or longer than [`Name::MAX_BYTES`].
+    pub fn new(tenant: Tenant, session: impl Into<String>) -> Result<Self, InvalidName> {
+        let session = session.into();
+        match session.len() {
+            1..=Self::MAX_BYTES => Ok(Self { tenant, session }),
+            length => Err(InvalidName::Length(length)),
+        }
+    }
+
+    /// The tenant of the session.
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// The tenant's name for the session.
+    pub fn session(&self) -> &str {
+        &self.session
+    }
+}
+
+impl std::str::FromStr for Name {
+    type Err = InvalidName;
+
+    /// Reads `tenant/session`.
+    fn from_str(name: &str) -> Result<Self, InvalidName> {
+        let (tenant, session) = name.split_once('/').ok_or(InvalidName::NoTenant)?;
+        Self::new(Tenant::new(tenant)?, session)
     }
 }
 
@@ -55,19 +128,59 @@ impl TryFrom<String> for Name {
     type Error = InvalidName;
 
     fn try_from(name: String) -> Result<Self, InvalidName> {
-        Self::new(name)
+        name.parse()
     }
 }
 
 impl From<Name> for String {
     fn from(name: Name) -> String {
-        name.0
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for Tenant {
+    type Error = InvalidName;
+
+    fn try_from(tenant: String) -> Result<Self, InvalidName> {
+        Self::new(tenant)
+    }
+}
+
+impl TryFrom<&str> for Tenant {
+    type Error = InvalidName;
+
+    fn try_from(tenant: &str) -> Result<Self, InvalidName> {
+        Self::new(tenant)
+    }
+}
+
+impl From<std::convert::Infallible> for InvalidName {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl From<Tenant> for String {
+    fn from(tenant: Tenant) -> String {
+        tenant.0
+    }
+}
+
+impl std::borrow::Borrow<str> for Tenant {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "{}/{}", self.tenant, self.session)
     }
 }
 

@@ -7,7 +7,7 @@
 //! use greenroom::Session;
 //! use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 //! use greenroom_fleet::backend::LocalBackend;
-//! use greenroom_fleet::{Fleet, FleetPrompt, Quota};
+//! use greenroom_fleet::{Fleet, FleetPrompt, Quota, Tenant};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,11 +19,11 @@
 //! let fleet = Fleet::builder()
 //!     .backend(LocalBackend::open(data.join("fleet.redb")).await?)
 //!     .profile("support", move |_| Session::builder().transport(transport.clone()))
-//!     .tenant("acme", Quota::default().weight(2))
+//!     .tenant(Tenant::new("acme")?, Quota::default().weight(2))
 //!     .start()
 //!     .await?;
 //!
-//! let customer = fleet.session("customer-42")?.profile("support").tenant("acme");
+//! let customer = fleet.tenant("acme")?.session("customer-42")?.profile("support");
 //! let prompt = || FleetPrompt::new("Where is my lamp?").key("msg-881");
 //! let mut turn = customer.prompt(prompt()).await?;
 //! assert_eq!(turn.outcome().await?.text(), Some("It arrives on Monday."));
@@ -37,10 +37,10 @@
 //! | to | see |
 //! |---|---|
 //! | define a fleet: profiles, tenants, limits | [`FleetBuilder`], [`ActivationContext`], [`Quota`], [`FleetLimits`] |
-//! | find a session and send it a prompt | [`Fleet::session`], [`FleetSession`], [`FleetPrompt`] |
-//! | read a turn, now or after a restart | [`FleetTurn`], [`Fleet::turn`], [`PromptOutcome`] |
-//! | let people decide | [`Fleet::questions`], [`Fleet::answer`] |
-//! | watch the fleet | [`Fleet::events`], [`Fleet::snapshot`] |
+//! | find a session of a tenant and send it a prompt | [`Fleet::tenant`], [`FleetTenant::session`], [`FleetSession`], [`FleetPrompt`] |
+//! | read a turn, now or after a restart | [`FleetTurn`], [`FleetTenant::turn`], [`PromptOutcome`] |
+//! | let people decide | [`FleetTenant::questions`], [`FleetTenant::answer`] |
+//! | watch the fleet, over all tenants | [`Fleet::operator`], [`Operator::events`], [`Operator::snapshot`] |
 //! | end the fleet | [`Fleet::drain`] |
 //! | look after a fleet from another program | [`admin`] |
 //! | keep everything in a file, or in a database of your own | [`backend`] |
@@ -97,11 +97,15 @@ pub use error::{
 pub use event::{FleetEvent, FleetEvents, PassivatedBy};
 pub use face::builder::FleetBuilder;
 pub use face::fleet::Fleet;
+pub use face::operator::Operator;
 pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
+pub use face::tenant::FleetTenant;
 pub use face::turn::{FleetTurn, TurnItem};
-pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+pub use id::{
+    AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp,
+};
 pub use limits::{Budget, FleetLimits, Quota};
 pub use profile::{ActivationContext, Placement, TranscriptsIn};
 pub use question::{AnswerError, QuestionAnswer, QuestionQuery};

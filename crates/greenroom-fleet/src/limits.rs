@@ -28,7 +28,7 @@ pub struct FleetLimits {
     pub lease: Duration,
     /// The time for which a background task of the CLI keeps its session from being idle. Default: 10 minutes.
     pub background: Duration,
-    /// The time after which a [question](crate::Fleet::questions) counts as denied. Default: 10 minutes. Zero: people are not
+    /// The time after which a [question](crate::FleetTenant::questions) counts as denied. Default: 10 minutes. Zero: people are not
     /// asked, and a profile may answer with [`on_inquiry`](greenroom::SessionBuilder::on_inquiry) itself.
     pub question: Duration,
     /// The first wait after a failed activation; it doubles up to `backoff_max`. Default: 1 second.

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Requests, Row, Wanted};
 use crate::error::{BackendError, BackendErrorKind, Result};
-use crate::id::{Name, PromptId};
+use crate::id::{Name, PromptId, Tenant};
 use crate::pages::all_of;
 use crate::record::{NameRecord, NameState};
 use crate::registry::{
@@ -60,7 +60,7 @@ pub enum MoveError {
 pub(crate) async fn move_tenant(
     from: &dyn Backend,
     to: &dyn Backend,
-    tenant: &str,
+    tenant: &Tenant,
 ) -> Result<MovedTenant, MoveError> {
     let (here, there) = (from.identify(Uuid::new_v4()).await?, to.identify(Uuid::new_v4()).await?);
     if here == there {
@@ -78,7 +78,7 @@ pub(crate) async fn move_tenant(
             if departing.contains_key(&name) {
                 continue;
             }
-            match from.depart(tenant.to_owned(), name.clone(), there).await? {
+            match from.depart(name.clone(), there).await? {
                 Departure::Marked(record) => drop(departing.insert(name, record)),
                 Departure::NotAtRest => return Err(MoveError::NotAtRest(name)),
                 Departure::Elsewhere => return Err(MoveError::Elsewhere(name)),
@@ -90,15 +90,15 @@ pub(crate) async fn move_tenant(
         }
     }
     // The tenant runs nothing here any more. Money that is still reserved belongs to turns that were lost, and counts as spent.
-    let account = from.tenant(tenant.to_owned()).await?;
+    let account = from.tenant(tenant.clone()).await?;
     let spent = account.spent.saturating_add(account.reserved);
-    to.open_account(tenant.to_owned(), account.period, spent).await?;
+    to.open_account(tenant.clone(), account.period, spent).await?;
     let mut moved = MovedTenant::default();
     for record in departing.values() {
         moved.prompts += move_name(from, to, record).await?;
         moved.names += 1;
     }
-    if !from.close_account(tenant.to_owned()).await? {
+    if !from.close_account(tenant.clone()).await? {
         let message = "a session of the tenant was not moved: its record cannot be read, or it is a new one";
         return Err(BackendError::new(BackendErrorKind::Damaged, message).into());
     }
@@ -140,16 +140,16 @@ async fn move_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
     Ok(prompts)
 }
 
-async fn names_of(from: &dyn Backend, tenant: &str) -> Result<Vec<NameRecord>> {
+async fn names_of(from: &dyn Backend, tenant: &Tenant) -> Result<Vec<NameRecord>> {
     let after = |last: Option<&NameRecord>| last.map(|last| last.name.clone());
-    all_of(|last| from.names_of(tenant.to_owned(), Page { after: after(last), limit: Page::MOST })).await
+    all_of(|last| from.names_of(tenant.clone(), Page { after: after(last), limit: Page::MOST })).await
 }
 
 /// Copies the ended prompts and the transcripts of a name. Answers with the number of prompts.
 async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) -> Result<usize> {
     let copy = Copy { from, to, record };
     let mut prompts = 0;
-    let mut all = KeysUnder::of(&ended_of(&record.tenant, &record.name));
+    let mut all = KeysUnder::of(&ended_of(&record.name));
     while let Some(page) = all.next(from, ROWS).await? {
         for (of_name, _) in &page {
             prompts += usize::from(copy.prompt(of_name).await?);

@@ -40,8 +40,6 @@ pub enum TranscriptsIn {
 pub struct ActivationContext {
     /// The name of the session.
     pub name: Name,
-    /// The tenant of the session.
-    pub tenant: String,
     /// The id of the conversation. The fleet opens it; a profile need not.
     pub conversation: Uuid,
     /// The number of this ownership of the name.

@@ -1,14 +1,15 @@
 //! Questions that sessions ask people, and the answers: what they say, whether they fit, and what becomes of them.
 //!
 //! A profile's own handlers decide first. What they leave open becomes a question:
-//! [`Fleet::questions`](crate::Fleet::questions) lists it, and [`Fleet::answer`](crate::Fleet::answer) decides it.
+//! [`FleetTenant::questions`](crate::FleetTenant::questions) lists it, and
+//! [`FleetTenant::answer`](crate::FleetTenant::answer) decides it.
 
 use greenroom::callback::{Inquiry, InquiryAnswer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::BackendError;
-use crate::id::{AttemptId, Name, QuestionId};
+use crate::id::{AttemptId, Name, QuestionId, Tenant};
 use crate::record::{Decision, QuestionRecord};
 
 impl QuestionRecord {
@@ -50,12 +51,12 @@ impl std::fmt::Display for Decision {
 /// ```
 /// use greenroom_fleet::QuestionQuery;
 ///
-/// let query = QuestionQuery::new().tenant("acme").limit(20);
+/// let query = QuestionQuery::new().limit(20);
 /// # let _ = query;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuestionQuery {
-    tenant: Option<String>,
+    tenant: Option<Tenant>,
     name: Option<Name>,
     pub(crate) limit: Option<usize>,
 }
@@ -68,14 +69,14 @@ impl QuestionQuery {
 
     /// Lists questions of this tenant only.
     #[must_use]
-    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
-        self.tenant = Some(tenant.into());
+    pub fn tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = Some(tenant);
         self
     }
 
     /// Lists questions of this session only.
     #[must_use]
-    pub fn name(mut self, name: Name) -> Self {
+    pub fn session(mut self, name: Name) -> Self {
         self.name = Some(name);
         self
     }
@@ -88,7 +89,7 @@ impl QuestionQuery {
     }
 
     pub(crate) fn fits(&self, question: &QuestionRecord) -> bool {
-        self.tenant.as_ref().is_none_or(|tenant| *tenant == question.tenant)
+        self.tenant.as_ref().is_none_or(|tenant| tenant == question.name.tenant())
             && self.name.as_ref().is_none_or(|name| *name == question.name)
     }
 

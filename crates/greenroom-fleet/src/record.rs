@@ -45,8 +45,6 @@ pub struct NameRecord {
     pub name: Name,
     /// The profile that builds its session, fixed by the first prompt.
     pub profile: String,
-    /// The tenant that its prompts are counted for, fixed by the first prompt.
-    pub tenant: String,
     /// The host to which the session is bound by its files. `None`: any host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -151,8 +149,6 @@ pub struct PromptRecord {
     pub id: PromptId,
     /// The session.
     pub name: Name,
-    /// The tenant of the session.
-    pub tenant: String,
     /// The application's key, by which a repeated prompt is recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -236,7 +232,7 @@ pub struct PromptContent {
 
 /// A question that a session asks a person: a permission, a choice, an elicitation or a dialog.
 ///
-/// Show its [`inquiry`](Self::inquiry), and give the answer to [`Fleet::answer`](crate::Fleet::answer).
+/// Show its [`inquiry`](Self::inquiry), and give the answer to [`FleetTenant::answer`](crate::FleetTenant::answer).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct QuestionRecord {
@@ -244,8 +240,6 @@ pub struct QuestionRecord {
     pub id: QuestionId,
     /// The session that asks.
     pub name: Name,
-    /// The tenant of the session.
-    pub tenant: String,
     /// The turn in which it asks.
     pub prompt: PromptId,
     /// The term of the owner that asks.

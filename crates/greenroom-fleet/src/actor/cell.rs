@@ -54,7 +54,6 @@ pub(crate) struct Holdings {
     is_dirty: bool,
     /// The slot of this admission.
     pub(crate) slot: bool,
-    pub(crate) tenant: String,
     /// The claim that is under way, or that has made this node the owner.
     pub(crate) claim: Option<AttemptId>,
     pub(crate) owner: Option<Ownership>,

@@ -18,7 +18,7 @@ use crate::event::FleetEvent;
 use crate::fence::Fence;
 use crate::files::Folders;
 use crate::hub::Hub;
-use crate::id::{Name, NodeId, Timestamp};
+use crate::id::{Name, NodeId, Tenant, Timestamp};
 use crate::limits::{FleetLimits, Quota};
 use crate::lock::locked;
 use crate::pages::all_nodes;
@@ -65,7 +65,7 @@ pub(crate) async fn hint(changes: &mut broadcast::Receiver<Change>, wanted: Chan
 pub(crate) struct FleetShared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) limits: FleetLimits,
-    pub(crate) quotas: HashMap<String, Quota>,
+    pub(crate) quotas: HashMap<Tenant, Quota>,
     pub(crate) default_quota: Quota,
     pub(crate) profiles: HashMap<String, Profile>,
     pub(crate) folders: Folders,
@@ -102,12 +102,12 @@ pub(crate) struct FleetShared {
 
 impl FleetShared {
     /// The quota of a tenant.
-    pub(crate) fn quota(&self, tenant: &str) -> &Quota {
+    pub(crate) fn quota(&self, tenant: &Tenant) -> &Quota {
         self.quotas.get(tenant).unwrap_or(&self.default_quota)
     }
 
     /// The money to set aside for a turn that begins now. `None`: the tenant has no budget.
-    pub(crate) fn reserve(&self, tenant: &str, now: Timestamp) -> Option<Reserve> {
+    pub(crate) fn reserve(&self, tenant: &Tenant, now: Timestamp) -> Option<Reserve> {
         let budget = self.quota(tenant).budget?;
         Some(Reserve { period: budget.period_at(now), budget: budget.amount, amount: budget.reserve })
     }
@@ -129,9 +129,8 @@ impl FleetShared {
     }
 
     /// Tells an event of a name.
-    pub(crate) fn tell_of(&self, cell: &NameCell, event: impl FnOnce(Name, String) -> FleetEvent) {
-        let tenant = cell.holdings().tenant.clone();
-        self.tell(event(cell.name.clone(), tenant));
+    pub(crate) fn tell_of(&self, cell: &NameCell, event: impl FnOnce(Name) -> FleetEvent) {
+        self.tell(event(cell.name.clone()));
     }
 
     /// True if the name or the node's lease is lost: nothing may be written.
@@ -241,5 +240,5 @@ pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve, now: Timestamp
 
 /// The words in which a name is written to a log: names are the application's own and may hold anything.
 pub(crate) fn shown(name: &Name) -> String {
-    name.as_str().escape_debug().to_string()
+    name.to_string().escape_debug().to_string()
 }

@@ -62,8 +62,8 @@ pub(crate) async fn resume(shared: &FleetShared, name: &Name) -> Result<(), Flee
         None => shared.folders.remove(record.conversation, &removal).await.map_err(FleetError::from),
     };
     if let Err(error) = removed {
-        let (name, tenant, why) = (name.clone(), record.tenant, error.to_string());
-        shared.tell(FleetEvent::DeletionFailed { name, tenant, why });
+        let (name, why) = (name.clone(), error.to_string());
+        shared.tell(FleetEvent::DeletionFailed { name, why });
         return Err(error);
     }
     if shared.transcripts {

@@ -6,14 +6,14 @@ use tokio::time::Instant;
 
 use super::seat::Slot;
 use super::{Admission, Grant, Want};
-use crate::Name;
+use crate::id::{Name, Tenant};
 
 /// The request that is next in order, and can be granted now or after an eviction.
 enum Pick {
     /// A turn on the slot that the name holds.
     Own(Arc<Name>),
     /// A slot for a name that holds none.
-    Slot(Arc<Name>, Arc<str>),
+    Slot(Arc<Name>, Arc<Tenant>),
 }
 
 impl Admission {
@@ -114,7 +114,7 @@ impl Admission {
     }
 
     /// Promises a slot to the name and charges its tenant, if a slot is free or on its way.
-    fn promise(&mut self, name: &Name, tenant: &str) -> bool {
+    fn promise(&mut self, name: &Name, tenant: &Tenant) -> bool {
         let has_room = self.tenants.get(tenant).is_some_and(|tenant| tenant.tally.has_room(tenant.cap));
         if !has_room || !self.tally.has_room(self.limits.live) {
             return false;
@@ -133,7 +133,7 @@ impl Admission {
     }
 
     /// The holder that makes room for the next request, which is the tenant's.
-    fn victim(&self, tenant: &str) -> Option<Arc<Name>> {
+    fn victim(&self, tenant: &Tenant) -> Option<Arc<Name>> {
         let tenant = self.tenants.get(tenant)?;
         let (rested, last) = if tenant.tally.has_room(tenant.cap) {
             // Every request of this list comes after the one that is next in order, and the last tenant's last comes last.

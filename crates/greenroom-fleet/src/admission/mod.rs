@@ -61,10 +61,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::Name;
+use crate::id::{Name, Tenant};
 use crate::limits::{FleetLimits, Quota};
 use seat::{Seat, Slot};
-use tenants::{Ring, Tenant};
+use tenants::{Ring, TenantState};
 
 /// A name's request, or a change of its slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +74,8 @@ pub(crate) enum AdmissionMessage {
     ///
     /// Asking again changes nothing until the request is granted, but a turn replaces a request to warm, and another prompt moves
     /// the name to the place of that prompt. A holder may ask for its next turn; a request to warm makes an idle holder count as
-    /// used now. The tenant of a name that holds or asks already stays as it is.
-    Ask { tenant: String, want: Want, order: Option<u64> },
+    /// used now.
+    Ask { want: Want, order: Option<u64> },
     /// The name wants nothing any more: its prompts have expired. A slot that it holds stays. A name that is being started
     /// is idle when it has `Started`.
     Withdraw,
@@ -154,17 +154,17 @@ impl Tally {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub node: Tally,
-    pub tenants: HashMap<String, Tally>,
+    pub tenants: HashMap<Tenant, Tally>,
 }
 
 /// The state of the machine. It knows the names that hold or ask, and their tenants.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     limits: FleetLimits,
-    quotas: HashMap<String, Quota>,
+    quotas: HashMap<Tenant, Quota>,
     default_quota: Quota,
     seats: HashMap<Arc<Name>, Seat>,
-    tenants: HashMap<Arc<str>, Tenant>,
+    tenants: HashMap<Arc<Tenant>, TenantState>,
     ring: Ring,
     tally: Tally,
     /// Names that were chosen for a slot, in their order.
@@ -181,15 +181,15 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// A machine without holders. A tenant that `quotas` does not name has the default quota.
-    pub(crate) fn new(limits: FleetLimits, quotas: HashMap<String, Quota>, default_quota: Quota) -> Self {
+    pub(crate) fn new(limits: FleetLimits, quotas: HashMap<Tenant, Quota>, default_quota: Quota) -> Self {
         Self { limits, quotas, default_quota, ..Self::default() }
     }
 
     /// Takes in a message of a name. A message that does not fit the name's slot changes nothing.
     pub(crate) fn handle(&mut self, name: &Name, message: AdmissionMessage, now: Instant) {
         match message {
-            AdmissionMessage::Ask { tenant, want, order } => {
-                self.know(name, &tenant);
+            AdmissionMessage::Ask { want, order } => {
+                self.know(name);
                 let order = order.unwrap_or(self.last_order);
                 self.last_order = self.last_order.max(order);
                 self.change(name, |seat| seat.ask(want, order, now));
@@ -200,13 +200,13 @@ impl Admission {
 
     /// After a restart of the owner: the name holds a slot, and is being started or runs a turn. Holders may then exceed the
     /// bounds; nothing is granted that needs a slot until they do not.
-    pub(crate) fn holds(&mut self, name: &Name, tenant: &str, starting: bool) {
+    pub(crate) fn holds(&mut self, name: &Name, starting: bool) {
         // A promise counts on a slot that this holder may have.
         let promised: Vec<_> = self.promised.values().cloned().collect();
         for other in promised {
             self.change(&other, |seat| seat.slot = Slot::Nothing);
         }
-        self.know(name, tenant);
+        self.know(name);
         self.change(name, |seat| {
             seat.slot = if starting { Slot::Starting { turn: true } } else { Slot::Running };
             seat.want = seat.want.filter(|want| *want == Want::Turn);
@@ -220,17 +220,18 @@ impl Admission {
 
     /// How many names hold, and ask, on the node and of each tenant. Costs O(tenants).
     pub(crate) fn counts(&self) -> Counts {
-        let tenants = self.tenants.iter().map(|(id, tenant)| (id.to_string(), tenant.tally)).collect();
+        let tenants = self.tenants.iter().map(|(id, tenant)| (Tenant::clone(id), tenant.tally)).collect();
         Counts { node: self.tally, tenants }
     }
 
     /// Makes a seat for a name that is not known, and a tenant for it.
-    fn know(&mut self, name: &Name, tenant: &str) {
+    fn know(&mut self, name: &Name) {
         if self.seats.contains_key(name) {
             return;
         }
-        let (id, quota) = (Arc::<str>::from(tenant), self.quotas.get(tenant).unwrap_or(&self.default_quota));
-        self.tenants.entry(Arc::clone(&id)).or_insert_with(|| Tenant::new(quota)).names += 1;
+        let (id, quota) =
+            (Arc::new(name.tenant().clone()), self.quotas.get(name.tenant()).unwrap_or(&self.default_quota));
+        self.tenants.entry(Arc::clone(&id)).or_insert_with(|| TenantState::new(quota)).names += 1;
         self.seats.insert(Arc::new(name.clone()), Seat::new(id));
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{AdmissionMessage, Tally, Want};
+use crate::id::Tenant;
 
 /// Where a name is with its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(super) type Rank = (u64, u64);
 
 #[derive(Debug)]
 pub(super) struct Seat {
-    pub(super) tenant: Arc<str>,
+    pub(super) tenant: Arc<Tenant>,
     pub(super) slot: Slot,
     pub(super) want: Option<Want>,
     /// The place of its prompt in the order in which all prompts were accepted.
@@ -49,7 +50,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn new(tenant: Arc<str>) -> Self {
+    pub(super) fn new(tenant: Arc<Tenant>) -> Self {
         Self { tenant, slot: Slot::Nothing, want: None, order: 0, place: None, busy: false, stamp: 0 }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Tally;
 use super::seat::{Rank, Seat, Slot};
-use crate::Name;
+use crate::id::{Name, Tenant};
 use crate::limits::Quota;
 
 /// The virtual length of a turn for a tenant of weight 1.
@@ -17,7 +17,7 @@ pub(super) type Place = (u128, u64);
 
 /// A tenant that holds or asks.
 #[derive(Debug, Default)]
-pub(super) struct Tenant {
+pub(super) struct TenantState {
     weight: u128,
     /// Slots that the tenant may hold. A tenant with zero is never granted anything.
     pub(super) cap: usize,
@@ -43,7 +43,7 @@ pub(super) struct Tenant {
     filed: Place,
 }
 
-impl Tenant {
+impl TenantState {
     pub(super) fn new(quota: &Quota) -> Self {
         Self { weight: quota.weight.max(1).into(), cap: quota.live, ..Self::default() }
     }
@@ -92,18 +92,18 @@ pub(super) struct Ring {
     /// The weights of all tenants that ask.
     weights: u128,
     /// Tenants with a name that asks and has an idle slot.
-    pub(super) ready: BTreeMap<Place, Arc<str>>,
+    pub(super) ready: BTreeMap<Place, Arc<Tenant>>,
     /// Tenants with a name that needs a slot, and room for it within their cap.
-    pub(super) open: BTreeMap<Place, Arc<str>>,
+    pub(super) open: BTreeMap<Place, Arc<Tenant>>,
     /// Tenants with a name that needs a slot, at their cap, and with a slot that they can take from another name of theirs.
-    pub(super) capped: BTreeMap<Place, Arc<str>>,
+    pub(super) capped: BTreeMap<Place, Arc<Tenant>>,
     /// Tenants with a name that would yield its slot to a request before its own.
-    pub(super) yielding: BTreeMap<Place, Arc<str>>,
+    pub(super) yielding: BTreeMap<Place, Arc<Tenant>>,
 }
 
 impl Ring {
     /// Charges a tenant for a grant.
-    pub(super) fn charge(&mut self, tenant: &mut Tenant) {
+    pub(super) fn charge(&mut self, tenant: &mut TenantState) {
         self.clock = self.clock.max(tenant.place.0);
         if tenant.fresh {
             // Newcomers all begin at the clock. It goes on with them, or a stream of newcomers would pass by all others.
@@ -116,7 +116,7 @@ impl Ring {
     }
 
     /// Enters the tenant in the lists in which it belongs after a change of one of its names.
-    pub(super) fn file(&mut self, id: &Arc<str>, tenant: &mut Tenant) {
+    pub(super) fn file(&mut self, id: &Arc<Tenant>, tenant: &mut TenantState) {
         match (tenant.asks, tenant.queue > 0) {
             (false, true) => {
                 self.weights += tenant.weight;

@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::error::BackendError;
 use crate::event::FleetEvent;
-use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
 use crate::record::*;
 use crate::request::*;
 
@@ -325,10 +325,10 @@ requests! {
     /// A page of names, in the order of their bytes. Names whose records cannot be read are passed over.
     fn names(page: Page) -> Vec<NameRecord>;
     /// A page of names of a tenant, in the order of their bytes. Names whose records cannot be read are passed over. Reads no other names.
-    fn names_of(tenant: String, page: Page) -> Vec<NameRecord>;
-    /// A page of names that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes. Names whose records cannot be
+    fn names_of(tenant: Tenant, page: Page) -> Vec<NameRecord>;
+    /// A page of names, of all tenants or of one, that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes. Names whose records cannot be
     /// read are passed over. Reads no other names.
-    fn stuck_names(page: Page) -> Vec<NameRecord>;
+    fn stuck_names(tenant: Option<Tenant>, page: Page) -> Vec<NameRecord>;
     /// A prompt's record.
     fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;
     /// The records of prompts that are known and can be read.
@@ -354,7 +354,7 @@ requests! {
     /// Prompts that wait in the whole fleet.
     fn queued() -> u32;
     /// The account of a tenant.
-    fn tenant(tenant: String) -> TenantRecord;
+    fn tenant(tenant: Tenant) -> TenantRecord;
 
     /// Appends entries to a transcript, in this order. An entry whose uuid the transcript has already is passed over. An owner appends to
     /// the conversation of its name only: the [`project_key`](SessionKey::project_key) is the id of the conversation.
@@ -370,8 +370,8 @@ requests! {
 
     /// The id of the backend: `id`, unless it was given one before.
     fn identify(id: Uuid) -> Uuid;
-    /// Marks a name of a tenant that moves to the backend with an id. It stays as it is: nobody claims it, and it accepts no prompt.
-    fn depart(tenant: String, name: Name, to: Uuid) -> Departure;
+    /// Marks a name that moves to the backend with an id. It stays as it is: nobody claims it, and it accepts no prompt.
+    fn depart(name: Name, to: Uuid) -> Departure;
     /// Makes a name of a record that departs from another backend. The rows of its prompts and transcripts are copied before. `false`:
     /// another session has the name, or the same one is on its way from there.
     fn arrive(record: NameRecord) -> bool;
@@ -379,7 +379,7 @@ requests! {
     /// does a bounded amount of work.
     fn departed(name: Name) -> bool;
     /// Gives a tenant the money that it has spent at another backend. `false`: the tenant has an account of the same period here.
-    fn open_account(tenant: String, period: Timestamp, spent: u64) -> bool;
+    fn open_account(tenant: Tenant, period: Timestamp, spent: u64) -> bool;
     /// Forgets the money of a tenant without names. `false`: the tenant has names.
-    fn close_account(tenant: String) -> bool;
+    fn close_account(tenant: Tenant) -> bool;
 }

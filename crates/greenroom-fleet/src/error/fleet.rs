@@ -91,7 +91,7 @@ pub enum PromptError {
         retry_after: Option<Duration>,
     },
     /// The backend did not answer in time, so the prompt may have been accepted. Send it again with its key, or look for its id
-    /// with [`Fleet::turn`](crate::Fleet::turn).
+    /// with [`FleetTenant::turn`](crate::FleetTenant::turn).
     #[error("it is not known whether the prompt {prompt} was accepted: send it again with its key. {cause}")]
     Unknown {
         /// The id of the prompt.

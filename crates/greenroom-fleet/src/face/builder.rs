@@ -20,7 +20,7 @@ use crate::event::{FleetEvent, FleetEvents};
 use crate::fence::{self, Fence};
 use crate::files::Folders;
 use crate::hub::Hub;
-use crate::id::NodeId;
+use crate::id::{NodeId, Tenant};
 use crate::limits::{FleetLimits, Quota};
 use crate::opening;
 use crate::profile::{ActivationContext, Placement, Profile, TranscriptsIn};
@@ -32,7 +32,7 @@ const EVENTS: usize = 1024;
 pub struct FleetBuilder {
     pub(crate) backend: Option<Arc<dyn Backend>>,
     limits: FleetLimits,
-    quotas: HashMap<String, Quota>,
+    quotas: HashMap<Tenant, Quota>,
     default_quota: Quota,
     profiles: HashMap<String, Profile>,
     folder: Option<PathBuf>,
@@ -77,7 +77,7 @@ impl FleetBuilder {
     ///
     /// Its handlers decide about permissions, questions of the model, elicitations and dialogs. What they leave open, such as a
     /// permission without a handler or [`PermissionDecision::undecided`](greenroom::PermissionDecision::undecided), becomes a
-    /// [question](Fleet::questions). For that the fleet sets [`on_inquiry`](SessionBuilder::on_inquiry), in place of the profile's
+    /// [question](crate::FleetTenant::questions). For that the fleet sets [`on_inquiry`](SessionBuilder::on_inquiry), in place of the profile's
     /// own one, unless [`FleetLimits::question`] is zero. For dialogs, name their kinds with
     /// [`inquiry_dialogs`](SessionBuilder::inquiry_dialogs).
     ///
@@ -101,8 +101,8 @@ impl FleetBuilder {
 
     /// Sets the quota of a tenant.
     #[must_use]
-    pub fn tenant(mut self, tenant: impl Into<String>, quota: Quota) -> Self {
-        self.quotas.insert(tenant.into(), quota);
+    pub fn tenant(mut self, tenant: Tenant, quota: Quota) -> Self {
+        self.quotas.insert(tenant, quota);
         self
     }
 

@@ -7,13 +7,11 @@ use ractor::ActorRef;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::turn::FleetTurn;
+use super::scope::Scope;
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetMessage;
-use crate::admin::Admin;
 use crate::backend::Requests;
 use crate::error::FleetError;
-use crate::event::FleetEvents;
 use crate::id::PromptId;
 
 /// The longest limit that a clock can add to a moment.
@@ -34,7 +32,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 ///     .start()
 ///     .await?;
 ///
-/// let customer = fleet.session("customer-42")?.profile("support").tenant("acme");
+/// let customer = fleet.tenant("acme")?.session("customer-42")?.profile("support");
 /// let mut turn = customer.prompt("Where is my lamp?").await?;
 /// while let Some(item) = turn.next().await {
 ///     if let Some(text) = item?.text() {
@@ -66,33 +64,17 @@ impl Drop for Handle {
 }
 
 impl Fleet {
-    /// The turn of a prompt, to read it again, or after a restart. An id that is not known is an error of the turn's methods.
-    pub fn turn(&self, prompt: PromptId) -> FleetTurn {
-        FleetTurn::new(self.handle.shared.clone(), prompt, false)
-    }
-
-    /// Takes back a prompt that no CLI has begun with. `false`: the prompt has begun or ended.
-    ///
-    /// # Errors
-    /// [`FleetError::NotFound`] for a prompt that is not known; [`FleetError::Backend`].
-    pub async fn withdraw(&self, prompt: PromptId) -> Result<bool, FleetError> {
+    pub(super) async fn withdraw(&self, scope: &Scope, prompt: PromptId) -> Result<bool, FleetError> {
         use crate::request::Withdrawn;
-        match self.handle.shared.ask(|backend| backend.withdraw(prompt)).await? {
+        let (shared, unknown) = (&self.handle.shared, || FleetError::not_found("prompt", prompt));
+        // A prompt stays with its session, so this need not be one request with the withdrawal.
+        let record = shared.ask(|backend| backend.prompt_record(prompt)).await?;
+        record.filter(|record| scope.sees(&record.name)).ok_or_else(unknown)?;
+        match shared.ask(|backend| backend.withdraw(prompt)).await? {
             Withdrawn::Unsent | Withdrawn::Interrupted => Ok(true),
             Withdrawn::TooLate(_) => Ok(false),
-            Withdrawn::Gone => Err(FleetError::not_found("prompt", prompt)),
+            Withdrawn::Gone => Err(unknown()),
         }
-    }
-
-    /// Operations for people who look after the fleet, over its backend: also over a file, which no other process can open meanwhile.
-    pub fn admin(&self) -> Admin {
-        Admin::over(self.handle.shared.backend.clone())
-    }
-
-    /// Subscribes to the events of the fleet from now on. For events of the opening as well, see [`FleetBuilder::events`](crate::FleetBuilder::events).
-    pub fn events(&self) -> FleetEvents {
-        let shared = &self.handle.shared;
-        FleetEvents::new(shared.events.subscribe(), shared.ended.clone())
     }
 
     /// Ends the fleet within `limit`, and returns when nothing of it is left but what its backend keeps.

@@ -2,8 +2,11 @@
 
 pub(crate) mod builder;
 pub(crate) mod fleet;
+pub(crate) mod operator;
 pub(crate) mod prompt;
 pub(crate) mod questions;
+pub(crate) mod scope;
 pub(crate) mod session;
 pub(crate) mod snapshot;
+pub(crate) mod tenant;
 pub(crate) mod turn;

@@ -1,6 +1,7 @@
-//! The questions of a fleet: listed, and answered.
+//! The questions of a fleet: listed and answered, for the handles.
 
 use super::fleet::Fleet;
+use super::scope::Scope;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::id::QuestionId;
@@ -12,52 +13,7 @@ use crate::request::Answered;
 const READ: usize = 256;
 
 impl Fleet {
-    /// Lists open questions, the nearest deadline first.
-    ///
-    /// A question is a request of a session that its profile's handlers leave open: a tool call without a permission,
-    /// the model's `AskUserQuestion`, an elicitation of an MCP server, or a dialog. It waits for
-    /// [`answer`](Fleet::answer), is denied after [`FleetLimits::question`](crate::FleetLimits::question), and ends with
-    /// its turn. An elicitation outside a turn is declined. Each question emits
-    /// [`FleetEvent::Asked`](crate::FleetEvent::Asked).
-    ///
-    /// ```
-    /// use greenroom::callback::{Inquiry, InquiryAnswer};
-    /// use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
-    /// use greenroom::{NoArgs, Session, ToolServer};
-    /// use greenroom_fleet::{Fleet, FleetEvent, QuestionAnswer, QuestionQuery};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let refund = ModelTurn::new().call("mcp__shop__refund", serde_json::json!({}));
-    /// let cli = ScriptedCli::play(Script::new().turn(refund).turn(ModelTurn::new().text("Done.")));
-    /// let transport = cli.transport();
-    /// let fleet = Fleet::builder()
-    ///     .profile("default", move |_| {
-    ///         let shop = ToolServer::new("shop", "1.0.0").tool("refund", "Refund it", async |_: NoArgs| "refunded");
-    ///         Session::builder().mcp_server(shop).transport(transport.clone())
-    ///     })
-    ///     .start()
-    ///     .await?;
-    /// let mut events = fleet.events();
-    /// let mut turn = fleet.session("customer-42")?.tenant("acme").prompt("I want my money back.").await?;
-    ///
-    /// // On a page, for the people of the tenant: as soon as a session asks.
-    /// while !matches!(events.next().await, Some(Ok(FleetEvent::Asked { .. }))) {}
-    /// let open = fleet.questions(QuestionQuery::new().tenant("acme")).await?;
-    /// let Some(Inquiry::Permission { request }) = open[0].inquiry() else { panic!("{open:?}") };
-    /// println!("{} asks to run {}", open[0].name, request.tool_name);
-    ///
-    /// fleet.answer(open[0].id, QuestionAnswer::new(InquiryAnswer::allow()).by("anna")).await?;
-    /// assert_eq!(turn.outcome().await?.text(), Some("Done."));
-    /// assert_eq!(cli.tool_results(), ["refunded"]);
-    /// fleet.drain(std::time::Duration::from_secs(20)).await;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`FleetError::Backend`].
-    pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, FleetError> {
+    pub(super) async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, FleetError> {
         let limit = query.limit.unwrap_or(100);
         // The backend lists the questions of all sessions.
         let mut most = if query.is_narrow() { limit.max(READ) } else { limit };
@@ -73,27 +29,16 @@ impl Fleet {
         }
     }
 
-    /// Answers a question. The first answer before the deadline decides.
-    ///
-    /// It does not matter on which handle or node the question was asked. When this returns `Ok`, this answer is the
-    /// decision, and durable; the session acts on it if its CLI still waits. The fleet does not ask whether the person
-    /// may decide: check that before, by the question's [`tenant`](QuestionRecord::tenant).
-    ///
-    /// Not cancel-safe: if the future is dropped, the answer may still decide.
-    ///
-    /// # Errors
-    /// [`AnswerError::Misfit`] if the answer does not fit the question, which stays open; [`AnswerError::TooLate`];
-    /// [`AnswerError::Gone`]; [`AnswerError::Unknown`] if the backend does not say whether the answer decided;
-    /// [`AnswerError::Backend`].
-    pub async fn answer(
+    pub(super) async fn answer(
         &self,
+        scope: &Scope,
         question: QuestionId,
-        answer: impl Into<QuestionAnswer>,
+        given: QuestionAnswer,
     ) -> Result<(), AnswerError> {
-        let given = answer.into();
         let shared = &self.handle.shared;
         let record = shared.ask(|backend| backend.question(question)).await;
-        let record = record.map_err(AnswerError::Backend)?.ok_or(AnswerError::Gone(question))?;
+        let record = record.map_err(AnswerError::Backend)?.filter(|record| scope.sees(&record.name));
+        let record = record.ok_or(AnswerError::Gone(question))?;
         // A decided question goes on to the backend, which knows the attempt that has decided it.
         if record.decision.is_none()
             && let Some(inquiry) = record.inquiry()

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use self::command::{AGAIN, Commanded, command, owner};
 use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
+use super::scope::Scope;
 use super::turn::FleetTurn;
 use crate::actor::context::{ATTEMPTS, FleetShared};
 use crate::actor::deletion;
@@ -31,37 +32,23 @@ const AFTER_QUARANTINE: Duration = Duration::from_secs(60);
 
 /// A named session of a fleet. It is there when it is prompted: nothing has to be created or kept.
 ///
-/// The first prompt of a name fixes its profile and its tenant.
+/// The first prompt of a name fixes its profile.
 #[derive(Clone)]
 #[must_use = "nothing happens until a method is called"]
 pub struct FleetSession {
     fleet: Fleet,
     name: Name,
     profile: String,
-    tenant: String,
-}
-
-impl Fleet {
-    /// A session by its name. Nothing happens until it is prompted.
-    ///
-    /// # Errors
-    /// [`FleetError::Name`] if the text is no name.
-    pub fn session(&self, name: impl Into<String>) -> Result<FleetSession, FleetError> {
-        let (fleet, name, default) = (self.clone(), Name::new(name)?, "default".to_owned());
-        Ok(FleetSession { fleet, name, profile: default.clone(), tenant: default })
-    }
 }
 
 impl FleetSession {
+    pub(super) fn new(fleet: Fleet, name: Name) -> Self {
+        Self { fleet, name, profile: "default".to_owned() }
+    }
+
     /// Sets the profile that builds the session. Only [`prompt`](Self::prompt) uses it. Default: `default`.
     pub fn profile(mut self, profile: impl Into<String>) -> Self {
         self.profile = profile.into();
-        self
-    }
-
-    /// Sets the tenant for which the session is counted. Only [`prompt`](Self::prompt) uses it. Default: `default`.
-    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
-        self.tenant = tenant.into();
         self
     }
 
@@ -123,18 +110,18 @@ impl FleetSession {
         };
         shared.tell_transitions();
         self.send(NameMessage::Wake(None), true);
-        Ok(FleetTurn::new(shared.clone(), record.id, is_duplicate))
+        let scope = Scope::Tenant(self.name.tenant().clone());
+        Ok(FleetTurn::new(shared.clone(), scope, record.id, is_duplicate))
     }
 
     fn accept(&self, prompt: &FleetPrompt) -> Result<Accept, String> {
         let json = |prompt: &Prompt| serde_json::to_value(prompt).map_err(|error| error.to_string());
         let limits = &self.shared().limits;
-        let queued = self.shared().quota(&self.tenant).queued;
+        let queued = self.shared().quota(self.name.tenant()).queued;
         Ok(Accept {
             prompt: PromptId::new(),
             name: self.name.clone(),
             profile: self.profile.clone(),
-            tenant: self.tenant.clone(),
             conversation: Uuid::new_v4(),
             host: self.shared().host_of_new(),
             key: prompt.key.clone(),
@@ -145,7 +132,7 @@ impl FleetSession {
             continuations: prompt.continuation.as_ref().map_or(0, |(_, times)| *times),
             not_before: prompt.not_before.map(Timestamp::of),
             wait: prompt.wait.unwrap_or(limits.wait),
-            budget: self.shared().reserve(&self.tenant, self.shared().backend.now()),
+            budget: self.shared().reserve(self.name.tenant(), self.shared().backend.now()),
             bounds: QueueBounds { tenant: queued.unwrap_or(limits.queue.tenant), ..limits.queue },
         })
     }
@@ -153,7 +140,7 @@ impl FleetSession {
     /// The time until the tenant has another budget.
     fn next_budget(&self) -> Option<Duration> {
         let shared = self.shared();
-        let (budget, now) = (shared.quota(&self.tenant).budget?, shared.backend.now());
+        let (budget, now) = (shared.quota(self.name.tenant()).budget?, shared.backend.now());
         Some(budget.period_at(now).after(budget.period).since(now))
     }
 
@@ -347,12 +334,13 @@ impl FleetSession {
         record.ok_or_else(|| FleetError::not_found("session", &self.name))
     }
 
-    /// Lists the open questions of the session, the nearest deadline first: see [`Fleet::questions`].
+    /// Lists the open questions of the session, the nearest deadline first: see
+    /// [`FleetTenant::questions`](crate::FleetTenant::questions).
     ///
     /// # Errors
     /// [`FleetError::Backend`].
     pub async fn questions(&self) -> Result<Vec<QuestionRecord>, FleetError> {
-        self.fleet.questions(QuestionQuery::new().name(self.name.clone())).await
+        self.fleet.questions(QuestionQuery::new().session(self.name.clone())).await
     }
 
     fn send(&self, message: NameMessage, start: bool) {

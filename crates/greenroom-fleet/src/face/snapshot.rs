@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::fleet::Fleet;
+use super::operator::Operator;
 use crate::actor::cell::StageKind;
 use crate::actor::supervisor::FleetMessage;
 use crate::admission::Tally;
 use crate::backend::Requests;
 use crate::error::FleetError;
-use crate::id::{Name, NodeId, PromptId};
+use crate::id::{Name, NodeId, PromptId, Tenant};
 use crate::record::NameRecord;
 use crate::request::Page;
 
@@ -26,13 +26,13 @@ const ANSWERS: Duration = Duration::from_secs(1);
 /// ```
 /// use greenroom_fleet::Query;
 ///
-/// let query = Query::stuck().tenant("acme").limit(50);
+/// let query = Query::stuck().limit(50);
 /// # let _ = query;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Query {
     which: Which,
-    tenant: Option<String>,
+    tenant: Option<Tenant>,
     after: Option<Name>,
     limit: usize,
 }
@@ -66,8 +66,8 @@ impl Query {
 
     /// Names of this tenant only.
     #[must_use]
-    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
-        self.tenant = Some(tenant.into());
+    pub fn tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = Some(tenant);
         self
     }
 
@@ -87,7 +87,7 @@ impl Query {
 
     fn takes(&self, record: &NameRecord) -> bool {
         (self.which != Which::Stuck || record.is_stuck())
-            && self.tenant.as_ref().is_none_or(|tenant| *tenant == record.tenant)
+            && self.tenant.as_ref().is_none_or(|tenant| tenant == record.name.tenant())
     }
 }
 
@@ -107,7 +107,7 @@ pub struct FleetSnapshot {
     /// Prompts that wait in the whole fleet.
     pub queued: u32,
     /// Tenants with names that are live or ask.
-    pub tenants: BTreeMap<String, Tally>,
+    pub tenants: BTreeMap<Tenant, Tally>,
     /// The names of the query, in the order of their bytes.
     pub names: Vec<NameSnapshot>,
     /// The last name of a page that is full: pass it to [`Query::after`].
@@ -129,16 +129,15 @@ pub struct NameSnapshot {
     pub running: Option<PromptId>,
 }
 
-impl Fleet {
-    /// Reports the state of the fleet and of the names that the query chooses. [`Query::stuck`] with a tenant reads the stuck names of
-    /// other tenants, too.
+impl Operator {
+    /// Reports the state of the fleet and of the names that the query chooses.
     ///
     /// # Errors
     /// [`FleetError::Backend`]; [`FleetError::Ended`] after the end of the fleet.
     pub async fn snapshot(&self, query: Query) -> Result<FleetSnapshot, FleetError> {
-        let shared = &self.handle.shared;
+        let shared = &self.fleet.handle.shared;
         let (reply, counts) = tokio::sync::oneshot::channel();
-        self.handle.supervisor.cast(FleetMessage::Counts(reply)).map_err(|_| FleetError::Ended)?;
+        self.fleet.handle.supervisor.cast(FleetMessage::Counts(reply)).map_err(|_| FleetError::Ended)?;
         // While admission is being restarted, nobody knows.
         let counted = tokio::time::timeout(ANSWERS, counts).await;
         let counts = counted.ok().and_then(Result::ok).unwrap_or_default();
@@ -157,7 +156,7 @@ impl Fleet {
     }
 
     async fn names(&self, query: &Query) -> Result<(Vec<NameSnapshot>, Option<Name>), FleetError> {
-        let shared = &self.handle.shared;
+        let shared = &self.fleet.handle.shared;
         let cells = shared.awake().clone();
         let snapshot = |record: NameRecord| {
             let Some(cell) = cells.get(&record.name) else {
@@ -185,7 +184,9 @@ impl Fleet {
             while found.len() < query.limit {
                 let page = Page { after: after.clone(), limit: PAGE };
                 let records = match (query.which, &query.tenant) {
-                    (Which::Stuck, _) => shared.ask(|backend| backend.stuck_names(page.clone())).await?,
+                    (Which::Stuck, tenant) => {
+                        shared.ask(|backend| backend.stuck_names((*tenant).clone(), page.clone())).await?
+                    }
                     (_, Some(tenant)) => {
                         shared.ask(|backend| backend.names_of(tenant.clone(), page.clone())).await?
                     }

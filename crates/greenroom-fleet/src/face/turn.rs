@@ -13,6 +13,7 @@ use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
 use tokio::time::timeout;
 
+use super::scope::Scope;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::pauses;
 use crate::actor::scribe::is_not_kept;
@@ -58,6 +59,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(2);
 #[must_use = "the turn goes on unread; call `next` to read it, or `outcome` to wait for its end"]
 pub struct FleetTurn {
     shared: Arc<FleetShared>,
+    scope: Scope,
     prompt: PromptId,
     is_duplicate: bool,
     /// The number of the last message in `ready`, or before it.
@@ -126,9 +128,10 @@ impl TurnItem {
 }
 
 impl FleetTurn {
-    pub(crate) fn new(shared: Arc<FleetShared>, prompt: PromptId, is_duplicate: bool) -> Self {
+    pub(crate) fn new(shared: Arc<FleetShared>, scope: Scope, prompt: PromptId, is_duplicate: bool) -> Self {
         Self {
             shared,
+            scope,
             prompt,
             is_duplicate,
             last_seq: 0,
@@ -145,7 +148,7 @@ impl FleetTurn {
     /// A browser that reconnects to a stream of server-sent events sends the id of the last event that it has seen. Continue with
     /// `messages_from(last_event_id + 1)`.
     pub fn messages_from(mut self, seq: u64) -> Self {
-        self = Self::new(self.shared, self.prompt, self.is_duplicate);
+        self = Self::new(self.shared, self.scope, self.prompt, self.is_duplicate);
         self.last_seq = seq.saturating_sub(1);
         self
     }
@@ -302,12 +305,13 @@ impl FleetTurn {
         }
     }
 
-    /// The record of the prompt as it is now: its state, its session and its tenant.
+    /// The record of the prompt as it is now: its state and its session.
     ///
     /// # Errors
     /// The errors of a reader, see [`FleetTurn`].
     pub async fn record(&self) -> Result<PromptRecord, FleetError> {
         let record = self.read(|backend| backend.prompt_record(self.prompt)).await?;
+        let record = record.filter(|record| self.scope.sees(&record.name));
         record.ok_or_else(|| FleetError::not_found("prompt", self.prompt))
     }
 

@@ -42,7 +42,7 @@ fn set(options: &mut Options, activation: &ActivationContext) -> Result<NameFile
         return Err(FleetError::Invalid(format!(
             "the profile of the session '{}' sets the option `{option}`, and the fleet chooses the conversation: leave the \
              option out, and use `ActivationContext::conversation` where you need the id",
-            activation.name.as_str().escape_debug(),
+            activation.name.to_string().escape_debug(),
         )));
     }
     options.conversation = Some(activation.conversation.to_string());

@@ -22,7 +22,6 @@ const MAX_BYTES: u64 = 1 << 20;
 #[serde(default)]
 pub(super) struct NameFile {
     name: String,
-    tenant: String,
     profile: String,
     /// Configuration folders that the profile has set. The session's transcript lies there.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
@@ -34,8 +33,7 @@ pub(super) struct NameFile {
 
 impl NameFile {
     pub(super) fn name_of(&mut self, record: &NameRecord) {
-        record.name.as_str().clone_into(&mut self.name);
-        self.tenant.clone_from(&record.tenant);
+        self.name = record.name.to_string();
         self.profile.clone_from(&record.profile);
     }
 

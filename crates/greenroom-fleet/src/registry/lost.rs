@@ -27,8 +27,8 @@ impl Step<'_> {
                         self.lose_owner(&mut record, losses)?;
                         self.free_or_quarantine(&mut record)?;
                         if record.state == NameState::Free {
-                            let (name, tenant) = (record.name, record.tenant);
-                            self.made(FleetEvent::Recovered { name, tenant });
+                            let name = record.name;
+                            self.made(FleetEvent::Recovered { name });
                         }
                     }
                     // A name that cannot be read keeps no others from being recovered.
@@ -72,7 +72,7 @@ impl Step<'_> {
             record.continues.get_or_insert(prompt.id);
             self.end_questions(prompt.id)?;
             self.enqueue(record, &prompt)?;
-            self.made(FleetEvent::Continues { name: prompt.name, tenant: prompt.tenant, prompt: prompt.id });
+            self.made(FleetEvent::Continues { name: prompt.name, prompt: prompt.id });
             return Ok(true);
         }
         let by = InterruptedBy::OwnerLost { term };
@@ -145,7 +145,8 @@ pub(crate) fn unreadable(
     term: Term,
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> BackendError {
-    let name = name.as_str().escape_debug();
+    let name = name.to_string();
+    let name = name.escape_debug();
     let message = format!(
         "the record of a process of the session '{name}' with the term {term} cannot be read ({error}): end that CLI if it \
          runs, then remove the record with `Admin::remove_process`"

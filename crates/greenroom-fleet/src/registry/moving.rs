@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::key::{Key, Table, last_id};
 use super::{BATCH, Result, Step, parsed};
-use crate::id::{Name, PromptId, Timestamp};
+use crate::id::{Name, PromptId, Tenant, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
 use crate::request::Departure;
 
@@ -32,10 +32,9 @@ impl Step<'_> {
         Ok(id)
     }
 
-    /// Marks a name of a tenant that is at rest. Nobody claims it any more, and it accepts no prompt.
-    pub(crate) fn depart(&mut self, tenant: String, name: Name, to: Uuid) -> Result<Departure> {
-        let known = self.name(&name)?.filter(|record| record.tenant == tenant);
-        let Some(mut record) = known else { return Ok(Departure::Gone) };
+    /// Marks a name that is at rest. Nobody claims it any more, and it accepts no prompt.
+    pub(crate) fn depart(&mut self, name: Name, to: Uuid) -> Result<Departure> {
+        let Some(mut record) = self.name(&name)? else { return Ok(Departure::Gone) };
         match &record.state {
             NameState::Departing { to: target, .. } if *target == to => return Ok(Departure::Marked(record)),
             NameState::Departing { .. } => return Ok(Departure::Elsewhere),
@@ -64,13 +63,12 @@ impl Step<'_> {
         };
         // It stands in no list here.
         (record.listed, record.stuck) = (None, false);
-        self.list_name(&record);
         self.put_name(&mut record)?;
         Ok(true)
     }
 
     /// Takes over the money that a tenant has spent elsewhere, unless the tenant has an account of the same period here. `false`: it has one.
-    pub(crate) fn open_account(&mut self, tenant: String, period: Timestamp, spent: u64) -> Result<bool> {
+    pub(crate) fn open_account(&mut self, tenant: Tenant, period: Timestamp, spent: u64) -> Result<bool> {
         let (known, sums) = self.expect_account(&tenant)?;
         let is_before = known < period || (sums == 0 && known == Timestamp::default());
         if is_before {
@@ -80,8 +78,8 @@ impl Step<'_> {
     }
 
     /// Forgets the money of a tenant all of whose names have departed. `false`: it has names.
-    pub(crate) fn close_account(&mut self, tenant: String) -> Result<bool> {
-        if !self.txn.under(&Key::of(Table::NamesOf).text(&tenant), 1).is_empty() {
+    pub(crate) fn close_account(&mut self, tenant: Tenant) -> Result<bool> {
+        if !self.txn.under(&Key::of(Table::Names).tenant(&tenant), 1).is_empty() {
             return Ok(false);
         }
         // The list of its names is a range, which the commit does not expect: a new name may have spent something since.
@@ -98,7 +96,7 @@ impl Step<'_> {
             self.put_name(&mut record)?;
             return Ok(false);
         }
-        let (mut rows, of_name) = (BATCH, ended_of(&record.tenant, &record.name));
+        let (mut rows, of_name) = (BATCH, ended_of(&record.name));
         let prompts = self.txn.under(&of_name, PROMPTS);
         for (key, _) in &prompts {
             let id = PromptId(last_id(key)?);
@@ -122,8 +120,8 @@ impl Step<'_> {
 }
 
 /// The beginning of the keys of a name's prompts that have ended.
-pub(crate) fn ended_of(tenant: &str, name: &Name) -> Key {
-    Key::of(Table::EndedOf).text(tenant).name(name)
+pub(crate) fn ended_of(name: &Name) -> Key {
+    Key::of(Table::EndedOf).name(name)
 }
 
 /// The place of a prompt's record in the list of ends, if the prompt has ended.

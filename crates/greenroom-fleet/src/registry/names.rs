@@ -110,7 +110,7 @@ impl Step<'_> {
         }
         (record.failures, record.losses) = (Vec::new(), 0);
         self.free_now(&mut record)?;
-        self.made(FleetEvent::Unquarantined { name: record.name, tenant: record.tenant });
+        self.made(FleetEvent::Unquarantined { name: record.name });
         Ok(true)
     }
 
@@ -127,7 +127,7 @@ impl Step<'_> {
         record.state = NameState::Deleting { since: self.now };
         self.put_name(&mut record)?;
         self.txn.mark(&Key::of(Table::Deleting).name(&name));
-        self.made(FleetEvent::Deleting { name: record.name, tenant: record.tenant });
+        self.made(FleetEvent::Deleting { name: record.name });
         self.end_queue(&name)?;
         Ok(Marked::Done)
     }
@@ -147,18 +147,13 @@ impl Step<'_> {
             return Ok(false);
         }
         self.remove_name(&record)?;
-        self.made(FleetEvent::Deleted { name, tenant: record.tenant });
+        self.made(FleetEvent::Deleted { name });
         Ok(true)
     }
 
     /// The highest term of the names that were deleted.
     fn deleted_term(&self) -> Result<Term> {
         Ok(self.txn.read(&Key::of(Table::DeletedTerm))?.unwrap_or_default())
-    }
-
-    /// Enters a new name in the list of its tenant. [`put_name`](Self::put_name) enters it in the other lists.
-    pub(super) fn list_name(&mut self, record: &NameRecord) {
-        self.txn.mark(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name));
     }
 
     /// Removes the record of a name, and its places in lists of names.
@@ -168,7 +163,6 @@ impl Step<'_> {
         }
         self.txn.remove(&Key::of(Table::Deleting).name(&record.name));
         self.txn.remove(&Key::of(Table::Stuck).name(&record.name));
-        self.txn.remove(&Key::of(Table::NamesOf).text(&record.tenant).name(&record.name));
         self.txn.remove(&Key::of(Table::Names).name(&record.name));
         Ok(())
     }
@@ -204,8 +198,8 @@ impl Step<'_> {
     }
 
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
-        let (name, tenant) = (record.name.clone(), record.tenant.clone());
-        self.made(FleetEvent::Quarantined { name, tenant, why: why.clone() });
+        let name = record.name.clone();
+        self.made(FleetEvent::Quarantined { name, why: why.clone() });
         (record.state, record.quarantine) = (NameState::Quarantined { why, since: self.now }, None);
         self.put_name(record)
     }

@@ -32,7 +32,7 @@ impl Step<'_> {
         key.iter().for_each(|key| self.txn.want(key));
         if let Some(known) = self.prompt_record(accept.prompt)? {
             let content = self.content(known.id)?;
-            let same = known.name == accept.name && known.tenant == accept.tenant && known.key == accept.key;
+            let same = known.name == accept.name && known.key == accept.key;
             if !same || content != Some(as_stored(&accept.content)?) {
                 return Err(BackendError::id_reused("prompt", known.id));
             }
@@ -54,11 +54,7 @@ impl Step<'_> {
         }
         let mut name = match known {
             Some(known) => known,
-            None => {
-                let name = self.new_name(&accept);
-                self.list_name(&name);
-                name
-            }
+            None => self.new_name(&accept),
         };
         // A continuation of null is none: it would be read as none.
         let continues = accept.content.continuation.as_ref().filter(|prompt| !prompt.is_null());
@@ -66,7 +62,6 @@ impl Step<'_> {
         let prompt = PromptRecord {
             id: accept.prompt,
             name: accept.name.clone(),
-            tenant: accept.tenant.clone(),
             key: accept.key.clone(),
             accepted_at: self.now,
             due_at,
@@ -87,8 +82,7 @@ impl Step<'_> {
         self.txn.mark(&expiry_key(&prompt));
         self.enqueue(&mut name, &prompt)?;
         self.put_name(&mut name)?;
-        let (name, tenant) = (accept.name, accept.tenant);
-        self.made(FleetEvent::Accepted { name, tenant, prompt: prompt.id });
+        self.made(FleetEvent::Accepted { name: accept.name, prompt: prompt.id });
         Ok(Accepted::New(prompt))
     }
 
@@ -139,22 +133,22 @@ impl Step<'_> {
     ) -> Result<()> {
         prompt.state = PromptState::Ended { at: self.now, attempt };
         self.txn.write(&Key::of(Table::Outcomes).prompt(prompt.id), outcome)?;
-        let place = ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id);
+        let place = ended_of(&prompt.name).prompt(prompt.id);
         let key = prompt.key.as_ref().map(|key| key_of(&prompt.name, key));
         self.txn.put(place.bytes(), key.as_ref().map_or(&[], Key::rest));
         self.txn.put(Key::of(Table::Ended).time(self.now).prompt(prompt.id).bytes(), place.rest());
         self.put_prompt(prompt)?;
         self.end_questions(prompt.id)?;
         self.told.changes.push(Change::Ended(prompt.id));
-        let (name, tenant, outcome) = (prompt.name.clone(), prompt.tenant.clone(), outcome.word());
-        self.made(FleetEvent::Ended { name, tenant, prompt: prompt.id, outcome });
+        let (name, outcome) = (prompt.name.clone(), outcome.word());
+        self.made(FleetEvent::Ended { name, prompt: prompt.id, outcome });
         Ok(())
     }
 
     /// Puts a prompt into its queue. The caller writes the name's record.
     pub(super) fn enqueue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
         name.queued += 1;
-        self.count_queued(&prompt.tenant, 1);
+        self.count_queued(prompt.name.tenant(), 1);
         match due_key(prompt) {
             Some(due) => {
                 self.txn.write(&due, &prompt.id)?;
@@ -171,7 +165,7 @@ impl Step<'_> {
     pub(super) fn dequeue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) {
         name.queued = name.queued.saturating_sub(1);
         name.continues = name.continues.filter(|id| *id != prompt.id);
-        self.count_queued(&prompt.tenant, -1);
+        self.count_queued(prompt.name.tenant(), -1);
         match due_key(prompt) {
             // A look makes a reminder ready, and leaves its record as it is.
             Some(due) if self.txn.get(queue_key(prompt).bytes()).is_none() => {
@@ -193,7 +187,7 @@ impl Step<'_> {
         places.iter().for_each(|place| self.txn.remove(place));
         let Some(mut record) = self.readable(self.name(name))? else { return Ok(()) };
         record.queued = record.queued.saturating_sub(1);
-        self.count_queued(&record.tenant, -1);
+        self.count_queued(name.tenant(), -1);
         self.put_name(&mut record)
     }
 
@@ -274,13 +268,13 @@ impl Step<'_> {
             return Ok(Some(Refused::Quarantined { why: why.clone() }));
         }
         if let Some(budget) = accept.budget
-            && self.spent(&accept.tenant, &budget)?
+            && self.spent(accept.name.tenant(), &budget)?
         {
             return Ok(Some(Refused::OverBudget));
         }
         let queues = [
             ("for the session", name.map_or(0, |name| name.queued), accept.bounds.name),
-            ("for the tenant", self.queued_of(&accept.tenant)?, accept.bounds.tenant),
+            ("for the tenant", self.queued_of(accept.name.tenant())?, accept.bounds.tenant),
             ("in the fleet", self.queued()?, accept.bounds.fleet),
         ];
         let full = queues.into_iter().find(|(_, queued, bound)| queued >= bound);
@@ -291,7 +285,6 @@ impl Step<'_> {
         NameRecord {
             name: accept.name.clone(),
             profile: accept.profile.clone(),
-            tenant: accept.tenant.clone(),
             host: accept.host.clone(),
             conversation: accept.conversation,
             created_at: self.now,
@@ -322,10 +315,6 @@ fn expiry_key(prompt: &PromptRecord) -> Key {
 }
 
 fn mismatch(known: &NameRecord, accept: &Accept) -> Option<Refused> {
-    if known.tenant != accept.tenant {
-        // The profile of another tenant's session is no business of this tenant.
-        return Some(Refused::TenantMismatch);
-    }
     if known.profile != accept.profile {
         return Some(Refused::ProfileMismatch { known: known.profile.clone() });
     }

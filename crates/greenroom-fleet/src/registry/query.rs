@@ -3,7 +3,7 @@
 use super::key::{Key, Table, name_at_start, number};
 use super::{FIRST_KEY, Part, Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
-use crate::id::{Name, PromptId, Timestamp};
+use crate::id::{Name, PromptId, Tenant, Timestamp};
 use crate::record::{NameRecord, PromptRecord};
 use crate::request::Page;
 
@@ -20,23 +20,27 @@ impl Step<'_> {
 
     /// A page of names that can be read, in the order of their bytes.
     pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
-        self.names_listed(Key::of(Table::Names), page)
+        self.names_listed(Table::Names, None, page)
     }
 
     /// A page of names of a tenant that can be read, in the order of their bytes.
-    pub(crate) fn names_of(&self, tenant: String, page: Page) -> Result<Vec<NameRecord>> {
-        self.names_listed(Key::of(Table::NamesOf).text(&tenant), page)
+    pub(crate) fn names_of(&self, tenant: Tenant, page: Page) -> Result<Vec<NameRecord>> {
+        self.names_listed(Table::Names, Some(&tenant), page)
     }
 
     /// A page of names that somebody has to look at and that can be read, in the order of their bytes.
-    pub(crate) fn stuck_names(&self, page: Page) -> Result<Vec<NameRecord>> {
-        self.names_listed(Key::of(Table::Stuck), page)
+    pub(crate) fn stuck_names(&self, tenant: Option<Tenant>, page: Page) -> Result<Vec<NameRecord>> {
+        self.names_listed(Table::Stuck, tenant.as_ref(), page)
     }
 
-    fn names_listed(&self, prefix: Key, page: Page) -> Result<Vec<NameRecord>> {
-        let after = page.after.as_ref().map(|after| prefix.clone().name(after));
+    /// A page of the names in a list: of all tenants, or of one.
+    fn names_listed(&self, list: Table, tenant: Option<&Tenant>, page: Page) -> Result<Vec<NameRecord>> {
+        let after = page.after.as_ref().map(|after| Key::of(list).name(after));
+        let prefix = tenant.map_or(Key::of(list), |tenant| Key::of(list).tenant(tenant));
+        let start = prefix.rest().to_vec();
         self.page(&prefix, after, page.limit.min(Page::MOST), |step, key, _| {
-            step.readable(name_at_start(key).and_then(|name| step.name(&name)))
+            let name = name_at_start(&[&start, key].concat());
+            step.readable(name.and_then(|name| step.name(&name)))
         })
     }
 

@@ -39,7 +39,6 @@ impl Step<'_> {
         let question = QuestionRecord {
             id: ask.question,
             name: name.name,
-            tenant: name.tenant,
             prompt: ask.prompt,
             term: name.term,
             asked_at: self.now,
@@ -50,8 +49,8 @@ impl Step<'_> {
         self.put_question(&question)?;
         open_places(&question).iter().for_each(|place| self.txn.mark(place));
         self.told.changes.push(Change::Asked(question.id));
-        let (name, tenant) = (question.name.clone(), question.tenant.clone());
-        self.made(FleetEvent::Asked { name, tenant, prompt: question.prompt, question: question.id });
+        let name = question.name.clone();
+        self.made(FleetEvent::Asked { name, prompt: question.prompt, question: question.id });
         Ok(Owned::Done(Some(question)))
     }
 
@@ -134,8 +133,8 @@ impl Step<'_> {
     }
 
     fn decided(&mut self, question: QuestionRecord) {
-        let QuestionRecord { id, name, tenant, prompt, .. } = question;
-        self.made(FleetEvent::Decided { name, tenant, prompt, question: id });
+        let QuestionRecord { id, name, prompt, .. } = question;
+        self.made(FleetEvent::Decided { name, prompt, question: id });
     }
 
     fn put_question(&mut self, question: &QuestionRecord) -> Result<()> {

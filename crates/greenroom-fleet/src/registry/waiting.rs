@@ -10,9 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::key::{Key, Table, name_at_start, number, text_and_rest};
+use super::key::{Key, Table, number, tenant_and_rest, text_and_rest};
 use super::{BATCH, Result, Step};
-use crate::id::Name;
+use crate::error::BackendError;
+use crate::id::{Name, Tenant};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
 use crate::request::{Change, Page, WaitingCursor, WaitingNames, WaitingPage};
 
@@ -36,7 +37,7 @@ impl Step<'_> {
         let mut listed = listed.transpose()?;
         let (mut left, mut after) = (page.limit.min(Page::MOST), page.after.clone());
         let (mut prompts, mut other_profile) = (Vec::new(), None);
-        let without: BTreeSet<&str> = page.without.iter().map(String::as_str).collect();
+        let without: BTreeSet<&Tenant> = page.without.iter().collect();
         let (mut at_once, mut left_out) = (ROWS, 0);
         while left > 0 && left_out < LEFT_OUT {
             let rows = match &mut listed {
@@ -51,11 +52,12 @@ impl Step<'_> {
                 if left == 0 {
                     break;
                 }
-                let (tenant, name) = placed(&place)?;
-                if without.contains(tenant.as_str()) {
+                let name = placed(&place)?;
+                if without.contains(name.tenant()) {
                     left_out += 1;
                     // The next read begins behind all names of the tenant.
-                    after = Some(WaitingCursor(Key::of(Table::Waiting).text(&tenant).rest().to_vec()));
+                    after =
+                        Some(WaitingCursor(Key::of(Table::Waiting).tenant(name.tenant()).rest().to_vec()));
                     continue;
                 }
                 left -= 1;
@@ -192,13 +194,14 @@ impl Step<'_> {
 
 /// The place of a name in the list of names that can run.
 fn place_of(name: &NameRecord, order: u64) -> Key {
-    Key::of(Table::Waiting).text(&name.tenant).number(order).name(&name.name)
+    Key::of(Table::Waiting).tenant(name.name.tenant()).number(order).text(name.name.session())
 }
 
-/// The tenant and the name of a place.
-fn placed(place: &[u8]) -> Result<(String, Name)> {
-    let (tenant, rest) = text_and_rest(place)?;
-    Ok((tenant, name_at_start(rest.get(8..).unwrap_or_default())?))
+/// The name of a place.
+fn placed(place: &[u8]) -> Result<Name> {
+    let (tenant, rest) = tenant_and_rest(place)?;
+    let (session, _) = text_and_rest(rest.get(8..).unwrap_or_default())?;
+    Name::new(tenant, session).map_err(BackendError::damaged)
 }
 
 /// The place of a prompt that waits for its moment, if it does. A prompt without a moment of its own is ready whatever the clock

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Ownership;
-use crate::id::{AttemptId, Name, NodeId};
+use crate::id::{AttemptId, Name, NodeId, Tenant};
 use crate::record::{CommandRecord, NameRecord, PromptRecord};
 
 /// A request to own a name.
@@ -74,7 +74,7 @@ pub enum Departure {
     NotAtRest,
     /// The name departs for another backend than this one.
     Elsewhere,
-    /// The tenant has no such name.
+    /// The name is not known.
     Gone,
 }
 
@@ -111,7 +111,7 @@ pub struct WaitingPage {
     /// Only these names, at most [`Page::MOST`](super::Page::MOST). `None`: all.
     pub of: Option<Vec<Name>>,
     /// Tenants to leave out.
-    pub without: Vec<String>,
+    pub without: Vec<Tenant>,
     /// Profiles of the names. Names of other profiles are passed over. `None`: any profile.
     pub profiles: Option<Vec<String>>,
     /// Names after this place. `None`: from the beginning.

@@ -28,8 +28,6 @@ pub struct Accept {
     pub name: Name,
     /// The profile. Another one than that of the known name is refused.
     pub profile: String,
-    /// The tenant. Another one than that of the known name is refused.
-    pub tenant: String,
     /// The id of the conversation, if the session is created.
     pub conversation: Uuid,
     /// The host to which a session that is created is bound.
@@ -85,9 +83,6 @@ pub enum Refused {
         /// The session's profile.
         known: String,
     },
-    /// The name belongs to another tenant.
-    #[error("the session belongs to another tenant than the prompt: use another name")]
-    TenantMismatch,
     /// The key was used before for another content.
     #[error("the key was used before for another prompt, {prompt}: give each prompt a key of its own")]
     KeyReused {

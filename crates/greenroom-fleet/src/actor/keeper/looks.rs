@@ -15,7 +15,7 @@ use crate::actor::context::{FleetShared, has_room};
 use crate::actor::name::NameMessage;
 use crate::backend::Requests;
 use crate::error::BackendError;
-use crate::id::{Name, Timestamp};
+use crate::id::{Name, Tenant, Timestamp};
 use crate::lock::locked;
 use crate::request::WaitingPage;
 
@@ -46,7 +46,7 @@ struct Known {
     /// The next moment at which a name can run that cannot now: a reminder's, or the first period in which a tenant has money again.
     due: Option<Timestamp>,
     /// Tenants that had no money for a turn.
-    poor: HashMap<String, PoorTenant>,
+    poor: HashMap<Tenant, PoorTenant>,
     /// Profiles of other nodes that were logged.
     other_profiles: HashSet<String>,
 }
@@ -135,7 +135,7 @@ impl Looks {
         let mut asked = HashSet::new();
         loop {
             let mut waiting = shared.backend.waiting(page.clone()).await?;
-            for tenant in waiting.prompts.iter().map(|prompt| &prompt.tenant) {
+            for tenant in waiting.prompts.iter().map(|prompt| prompt.name.tenant()) {
                 if asked.insert(tenant.clone())
                     && let Some(poor) = self.poor(tenant, now).await?
                 {
@@ -154,7 +154,7 @@ impl Looks {
                         "prompts wait for sessions of a profile that this node does not have: other nodes run them, if one has it"
                     );
                 }
-                waiting.prompts.retain(|prompt| !known.poor.contains_key(&prompt.tenant));
+                waiting.prompts.retain(|prompt| !known.poor.contains_key(prompt.name.tenant()));
             }
             for prompt in &waiting.prompts {
                 others.remove(&prompt.name);
@@ -171,10 +171,10 @@ impl Looks {
     }
 
     /// Asks about a tenant. `None`: it has money for a turn.
-    async fn poor(&self, tenant: &str, now: Timestamp) -> Result<Option<PoorTenant>, BackendError> {
+    async fn poor(&self, tenant: &Tenant, now: Timestamp) -> Result<Option<PoorTenant>, BackendError> {
         let (budget, reserve) = (self.shared.quota(tenant).budget, self.shared.reserve(tenant, now));
         let Some((budget, reserve)) = budget.zip(reserve) else { return Ok(None) };
-        let account = self.shared.backend.tenant(tenant.to_owned()).await?;
+        let account = self.shared.backend.tenant(tenant.clone()).await?;
         let (period, is_reserved) = (reserve.period, account.reserved > 0);
         let until = period.after(budget.period);
         Ok((!has_room(&account, &reserve, now)).then_some(PoorTenant { period, until, is_reserved }))

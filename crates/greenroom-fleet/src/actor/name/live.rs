@@ -34,8 +34,8 @@ impl NameActorState {
     pub(super) fn activate(&mut self, turn: bool) {
         self.enter(NameStage::Activating { turn });
         self.cx.cell.renew_kill();
-        let (name, tenant) = (shown(&self.cx.cell.name), self.cx.cell.holdings().tenant.clone());
-        let span = tracing::info_span!("activation", name, tenant, term = tracing::field::Empty);
+        let name = shown(&self.cx.cell.name);
+        let span = tracing::info_span!("activation", name, term = tracing::field::Empty);
         let for_prompt = self.next.is_some();
         self.step(async move |shared, cell| {
             let activated = steps::activate(&shared, &cell, for_prompt).instrument(span).await;
@@ -153,7 +153,7 @@ impl NameActorState {
     pub(super) fn begin_passivating(&mut self, by: PassivatedBy, failures: Option<u32>) {
         self.enter(NameStage::Passivating { failures });
         self.tell_admission(AdmissionMessage::Leaving);
-        self.tell(|name, tenant| FleetEvent::Passivating { name, tenant, why: by });
+        self.tell(|name| FleetEvent::Passivating { name, why: by });
         self.step(async move |shared, cell| {
             give_back(&shared, &cell).await;
             Self::passivated
@@ -163,7 +163,7 @@ impl NameActorState {
     /// The session has ended, and the name was given back.
     fn passivated(&mut self) {
         let NameStage::Passivating { failures } = self.stage else { return };
-        self.tell(|name, tenant| FleetEvent::Passivated { name, tenant });
+        self.tell(|name| FleetEvent::Passivated { name });
         self.callers.tell_passive(true);
         if let Some(failures) = failures {
             return self.back_off(failures);
@@ -200,7 +200,7 @@ impl NameActorState {
         let wait = doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fastrand::f64());
         let wait = wait.max(Duration::from_millis(1));
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        self.tell(|name, tenant| FleetEvent::BackingOff { name, tenant, millis });
+        self.tell(|name| FleetEvent::BackingOff { name, millis });
         self.wait_in_backoff(sleep(wait));
     }
 

@@ -207,12 +207,12 @@ impl NameActorState {
         self.cx.cell.holdings().stage = Some((stage.kind(), Instant::now()));
         (self.stage, self.watch, self.asked) = (stage, None, None);
         if matches!(self.stage, NameStage::Waiting) {
-            self.tell(|name, tenant| FleetEvent::Waiting { name, tenant });
+            self.tell(|name| FleetEvent::Waiting { name });
         }
     }
 
     /// Tells an event of the name.
-    pub(super) fn tell(&self, event: impl FnOnce(Name, String) -> FleetEvent) {
+    pub(super) fn tell(&self, event: impl FnOnce(Name) -> FleetEvent) {
         self.cx.shared.tell_of(&self.cx.cell, event);
     }
 
@@ -220,7 +220,6 @@ impl NameActorState {
     /// ask in the order in which they are started.
     pub(super) fn begin_with(&mut self, next: PromptRecord) {
         self.cx.cell.look();
-        self.cx.cell.holdings().tenant.clone_from(&next.tenant);
         self.next = Some(next);
         self.decide();
     }

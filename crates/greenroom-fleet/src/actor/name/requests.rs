@@ -91,11 +91,11 @@ impl NameActorState {
     /// Asks admission for the turn of the next prompt, or for a slot alone.
     pub(super) fn ask(&mut self) {
         let order = self.next.as_ref().map(|prompt| prompt.order);
-        let (name, tenant) = (shown(&self.cx.cell.name), self.cx.cell.holdings().tenant.clone());
+        let name = shown(&self.cx.cell.name);
         let live = self.stage.live().is_some();
-        let span = tracing::info_span!("admission", name, tenant, turn = order.is_some(), live);
+        let span = tracing::info_span!("admission", name, turn = order.is_some(), live);
         let want = if order.is_some() { Want::Turn } else { Want::Warm };
-        self.tell_admission(AdmissionMessage::Ask { tenant, want, order });
+        self.tell_admission(AdmissionMessage::Ask { want, order });
         self.asked = Some(SlotRequest { order, _span: span });
     }
 

@@ -48,7 +48,7 @@ impl FleetState {
         for child in self.names.values() {
             let holdings = child.cell.holdings();
             if holdings.slot {
-                admission.holds(&child.cell.name, &holdings.tenant, holdings.session.is_none());
+                admission.holds(&child.cell.name, holdings.session.is_none());
             }
         }
         if shared.draining.is_cancelled() {

@@ -115,7 +115,7 @@ $$;
 
 -- Each view reads the rows whose keys begin with the byte of a table; key.rs has the bytes.
 CREATE VIEW names AS
-SELECT v->>'name' AS name, v->>'tenant' AS tenant, v->>'profile' AS profile, v->>'host' AS host,
+SELECT split_part(v->>'name', '/', 1) AS tenant, substr(v->>'name', strpos(v->>'name', '/') + 1) AS name, v->>'profile' AS profile, v->>'host' AS host,
     v->'state'->>'is' AS state, (v->'state'->>'node')::uuid AS node,
     COALESCE(v->'state'->>'why', v->>'quarantine') AS why, (v->>'queued')::integer AS queued,
     (v->>'running')::uuid AS running, (v->>'term')::bigint AS term,
@@ -123,23 +123,23 @@ SELECT v->>'name' AS name, v->>'tenant' AS tenant, v->>'profile' AS profile, v->
 FROM (SELECT row_json(value) AS v FROM rows WHERE key >= '\x02' AND key < '\x03') AS r;
 
 CREATE VIEW prompts AS
-SELECT encode(substr(r.key, 2), 'hex')::uuid AS id, v->>'name' AS name, v->>'tenant' AS tenant, v->>'key' AS key, v->'state'->>'is' AS state,
+SELECT encode(substr(r.key, 2), 'hex')::uuid AS id, split_part(v->>'name', '/', 1) AS tenant,
+    substr(v->>'name', strpos(v->>'name', '/') + 1) AS name, v->>'key' AS key, v->'state'->>'is' AS state,
     moment(v->'accepted_at') AS accepted_at, moment(v->'due_at') AS due_at, moment(v->'expires_at') AS expires_at,
     moment(v->'state'->'at') AS state_since, (v->>'begins')::integer AS begins, (v->>'last_seq')::bigint AS messages
 FROM (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x04' AND key < '\x05') AS r;
 
 CREATE VIEW outcomes AS
-SELECT encode(substr(o.key, 2), 'hex')::uuid AS prompt, p.v->>'name' AS name, p.v->>'tenant' AS tenant, o.v->>'is' AS outcome,
+SELECT encode(substr(o.key, 2), 'hex')::uuid AS prompt, split_part(p.v->>'name', '/', 1) AS tenant,
+    substr(p.v->>'name', strpos(p.v->>'name', '/') + 1) AS name, o.v->>'is' AS outcome,
     COALESCE(o.v->>'message', o.v->'by'->>'who', o.v->'why'->'dropped'->>'why', o.v->>'why') AS why, moment(p.v->'state'->'at') AS ended_at,
     (o.v->'result'->>'total_cost_usd')::numeric AS cost_usd
 FROM (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x06' AND key < '\x07') AS o
 JOIN (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x04' AND key < '\x05') AS p
     ON p.key = '\x04'::bytea || substr(o.key, 2);
 
--- A tenant with NUL characters is shown with escapes.
 CREATE VIEW spend AS
-SELECT CASE position('\x00'::bytea IN name)
-        WHEN 0 THEN convert_from(name, 'UTF8') ELSE encode(name, 'escape') END AS tenant,
+SELECT convert_from(name, 'UTF8') AS tenant,
     moment(row_json(t.value)) AS period, spent / 1e6 AS spent_usd, reserved / 1e6 AS reserved_usd
 FROM (
     SELECT substr(key, 2) AS tenant, substr(key, 2, length(key) - 3) AS name,

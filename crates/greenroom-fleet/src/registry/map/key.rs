@@ -1,7 +1,7 @@
 //! Keys of the map: a byte for the table, then parts that sort as their values do.
 
 use crate::error::BackendError;
-use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Timestamp};
+use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Tenant, Timestamp};
 use crate::registry::Result;
 
 /// The parts of the map. The byte is the first one of the part's keys and part of the file format.
@@ -50,7 +50,7 @@ pub(crate) enum Table {
     DecidedOfPrompt = 20,
     /// name, order → prompt, while the prompt waits for its moment
     Reminders = 21,
-    /// tenant, order of its first prompt that may begin, name → nothing, while the name can run
+    /// tenant, order of its first prompt that may begin, session → nothing, while the name can run
     Waiting = 22,
     /// command → `CommandRecord`
     Commands = 23,
@@ -78,14 +78,12 @@ pub(crate) enum Table {
     DeletedTerm = 34,
     /// project, session, part, transcript → nothing, until its entries are removed
     RemovedTranscripts = 35,
-    /// tenant, name → nothing
-    NamesOf = 36,
-    /// tenant, name, prompt → the rest of its key in `Keys`, from the prompt's end until it is forgotten
-    EndedOf = 37,
+    /// name, prompt → the rest of its key in `Keys`, from the prompt's end until it is forgotten
+    EndedOf = 36,
     /// A single: the id of the backend, once a tenant has moved from it or to it
-    BackendId = 38,
+    BackendId = 37,
     /// name → nothing, while somebody has to look at it
-    Stuck = 39,
+    Stuck = 38,
 }
 
 impl Table {
@@ -129,8 +127,12 @@ impl Key {
         self
     }
 
+    pub(crate) fn tenant(self, tenant: &Tenant) -> Self {
+        self.text(tenant.as_str())
+    }
+
     pub(crate) fn name(self, name: &Name) -> Self {
-        self.text(name.as_str())
+        self.tenant(name.tenant()).text(name.session())
     }
 
     pub(crate) fn number(mut self, number: u64) -> Self {
@@ -213,7 +215,14 @@ pub(crate) fn text_and_rest(key: &[u8]) -> Result<(String, &[u8])> {
 
 /// The name at the beginning of a key, written by [`Key::name`].
 pub(crate) fn name_at_start(key: &[u8]) -> Result<Name> {
-    Name::new(text_and_rest(key)?.0).map_err(BackendError::damaged)
+    let (tenant, rest) = tenant_and_rest(key)?;
+    Name::new(tenant, text_and_rest(rest)?.0).map_err(BackendError::damaged)
+}
+
+/// The tenant at the beginning of a key, written by [`Key::tenant`], and what follows it.
+pub(crate) fn tenant_and_rest(key: &[u8]) -> Result<(Tenant, &[u8])> {
+    let (tenant, rest) = text_and_rest(key)?;
+    Ok((Tenant::new(tenant).map_err(BackendError::damaged)?, rest))
 }
 
 /// A key's last part, written by [`Key::number`].

@@ -164,8 +164,8 @@ async fn expected_counters(stage: &Stage) {
 
 async fn told(stage: &Stage) {
     let (mut changes, mut transitions) = (stage.backend.changes(), stage.backend.transitions());
-    let name = Name::new("a").unwrap_or_else(|error| panic!("{error}"));
-    let accepted = |prompt| FleetEvent::Accepted { name: name.clone(), tenant: "t".to_owned(), prompt };
+    let name: Name = "t/a".parse().unwrap_or_else(|error| panic!("{error}"));
+    let accepted = |prompt| FleetEvent::Accepted { name: name.clone(), prompt };
     let commit = |expected: Option<&[u8]>, prompt| Commit {
         told: Told { changes: vec![Change::Ended(prompt)], transitions: vec![accepted(prompt)] },
         ..commit([(b"\x02a", expected)], [(b"\x02a", Some(b"1"))])

@@ -8,10 +8,10 @@ use super::*;
 /// The events of a prompt: a word, and for an end its outcome.
 fn of_prompt(event: &FleetEvent, of: PromptId) -> Option<String> {
     let (word, name, tenant, prompt) = match event {
-        FleetEvent::Accepted { name, tenant, prompt } => ("accepted", name, tenant, prompt),
-        FleetEvent::Begun { name, tenant, prompt } => ("begun", name, tenant, prompt),
-        FleetEvent::Continues { name, tenant, prompt } => ("continues", name, tenant, prompt),
-        FleetEvent::Ended { name, tenant, prompt, outcome } => (*outcome, name, tenant, prompt),
+        FleetEvent::Accepted { name, prompt } => ("accepted", name, tenant, prompt),
+        FleetEvent::Begun { name, prompt } => ("begun", name, tenant, prompt),
+        FleetEvent::Continues { name, prompt } => ("continues", name, tenant, prompt),
+        FleetEvent::Ended { name, prompt, outcome } => (*outcome, name, tenant, prompt),
         _ => return None,
     };
     (*prompt == of).then(|| format!("{word} {name} {tenant}"))

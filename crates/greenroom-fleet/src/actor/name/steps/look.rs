@@ -41,9 +41,6 @@ pub(super) async fn read_queue(
     cell: &NameCell,
 ) -> Result<(Option<NameRecord>, Option<PromptRecord>), NotDone> {
     let record = repeat(shared, || shared.backend.name_record(cell.name.clone())).await?;
-    if let Some(found) = &record {
-        cell.holdings().tenant.clone_from(&found.tenant);
-    }
     let Some(found) = record.as_ref().filter(|found| found.queued > 0) else { return Ok((record, None)) };
     let elsewhere = shared.lost.run_until_cancelled(shared.owner_elsewhere(&found.state)).await;
     if matches!(elsewhere.ok_or(NotDone::Fenced)?, Ok(Some(_))) || shared.leaves_to_others(&found.profile) {
@@ -51,8 +48,8 @@ pub(super) async fn read_queue(
     }
     let mut next = repeat(shared, || shared.backend.next_prompt(cell.name.clone())).await?;
     let now = shared.backend.now();
-    if let (Some(_), Some(reserve)) = (&next, shared.reserve(&found.tenant, now)) {
-        let account = repeat(shared, || shared.backend.tenant(found.tenant.clone())).await?;
+    if let (Some(_), Some(reserve)) = (&next, shared.reserve(cell.name.tenant(), now)) {
+        let account = repeat(shared, || shared.backend.tenant(cell.name.tenant().clone())).await?;
         next = next.filter(|_| has_room(&account, &reserve, now));
     }
     Ok((record, next))

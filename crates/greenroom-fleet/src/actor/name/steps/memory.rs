@@ -10,7 +10,7 @@ use greenroom::store::{SessionKey, SessionStore, StoreResult};
 
 use super::losses::Losses;
 use crate::actor::cell::NameCell;
-use crate::actor::context::FleetShared;
+use crate::actor::context::{FleetShared, shown};
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::backend::Requests;
 use crate::error::FleetError;
@@ -64,7 +64,7 @@ pub(super) fn attach(
         return Err(FleetError::Invalid(format!(
             "the profile of the session '{}' sets `{CONFIG}`, and a fleet with transcripts in its backend chooses the folder: leave it out, and \
              give the CLI its login and settings by other variables and options",
-            cx.name.as_str().escape_debug(),
+            shown(&cx.name),
         )));
     }
     cell.holdings().losses = Some(Losses::watch(builder.events(), cell.kill(), line_bytes));

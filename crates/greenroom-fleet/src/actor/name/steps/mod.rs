@@ -57,12 +57,12 @@ pub(super) async fn activate(
     let owner = Ownership { name: record.name.clone(), node: shared.node, term: record.term };
     cell.holdings().owner = Some(owner.clone());
     tracing::Span::current().record("term", owner.term.0);
-    shared.tell_of(cell, |name, tenant| FleetEvent::Activating { name, tenant, term: owner.term });
+    shared.tell_of(cell, |name| FleetEvent::Activating { name, term: owner.term });
     Err(match start(shared, cell, &record, claim, &owner).await {
         Ok(session) => {
             let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
             let term = owner.term;
-            shared.tell_of(cell, |name, tenant| FleetEvent::Activated { name, tenant, term, resumed });
+            shared.tell_of(cell, |name| FleetEvent::Activated { name, term, resumed });
             return Ok(session);
         }
         Err(NotStarted::Fenced) => NotUp::Fenced,
@@ -95,12 +95,9 @@ async fn claim(
     // Before the claim is sent: its answer may come long after the backend has counted this node as the owner.
     cell.holdings().claim = Some(attempt);
     let end = match repeat(shared, || shared.backend.claim(claim.clone())).await {
-        Ok(Claimed::Won(record)) => {
-            cell.holdings().tenant.clone_from(&record.tenant);
-            return Ok((record, attempt));
-        }
+        Ok(Claimed::Won(record)) => return Ok((record, attempt)),
         Ok(Claimed::Elsewhere(node)) => {
-            shared.tell_of(cell, |name, tenant| FleetEvent::Elsewhere { name, tenant, node });
+            shared.tell_of(cell, |name| FleetEvent::Elsewhere { name, node });
             NotUp::Refused(FleetError::Elsewhere { node })
         }
         Ok(Claimed::Quarantined(why)) => refused_as_quarantined(shared, &why),
@@ -206,7 +203,6 @@ async fn start(
     let folders = of_files(&shared.folders, shared.folders.create(record).await).await?;
     let cx = ActivationContext {
         name: cell.name.clone(),
-        tenant: record.tenant.clone(),
         conversation: record.conversation,
         term: record.term,
         working_directory: folders.work,
@@ -239,7 +235,7 @@ async fn start(
 }
 
 fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
-    shared.tell_of(cell, |name, tenant| FleetEvent::ActivationFailed { name, tenant, why: why.to_owned() });
+    shared.tell_of(cell, |name| FleetEvent::ActivationFailed { name, why: why.to_owned() });
 }
 
 fn failed_by_host(shared: &FleetShared, cell: &NameCell, why: String) -> NotUp {
@@ -275,7 +271,7 @@ pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
     let Some(owner) = cell.holdings().owner.clone() else { return };
     if shared.is_fenced(cell) {
         cell.disown();
-        return shared.tell_of(cell, |name, tenant| FleetEvent::Fenced { name, tenant, term: owner.term });
+        return shared.tell_of(cell, |name| FleetEvent::Fenced { name, term: owner.term });
     }
     let given_back = match loss {
         // The transcript has a gap: no owner goes on with it before a person has looked.

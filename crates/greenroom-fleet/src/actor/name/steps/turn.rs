@@ -36,9 +36,9 @@ pub(in crate::actor::name) async fn run_turn(
     prompt: &PromptRecord,
     interrupt: &CancellationToken,
 ) -> Result<TurnEnd, NotDone> {
-    let (owner, session, tenant) = {
+    let (owner, session) = {
         let holdings = cell.holdings();
-        (holdings.owner.clone(), holdings.session.clone(), holdings.tenant.clone())
+        (holdings.owner.clone(), holdings.session.clone())
     };
     let (Some(owner), Some(session)) = (owner, session) else { return Ok(TurnEnd::SessionOver) };
     // It may have failed, perhaps by the turn before.
@@ -46,7 +46,7 @@ pub(in crate::actor::name) async fn run_turn(
     if matches!(phase, Err(_) | Ok(Phase::Draining | Phase::Stopping)) {
         return Ok(TurnEnd::SessionOver);
     }
-    let (attempt, reserve) = (AttemptId::new(), shared.reserve(&tenant, shared.backend.now()));
+    let (attempt, reserve) = (AttemptId::new(), shared.reserve(cell.name.tenant(), shared.backend.now()));
     let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve };
     let Some(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
         // The queue is read again, and says what may begin.
@@ -57,7 +57,7 @@ pub(in crate::actor::name) async fn run_turn(
         return Err(NotDone::Fenced);
     }
     cell.holdings().running = Some(prompt.id);
-    shared.tell_of(cell, |name, tenant| FleetEvent::Begun { name, tenant, prompt: prompt.id });
+    shared.tell_of(cell, |name| FleetEvent::Begun { name, prompt: prompt.id });
     let kill = cell.kill();
     // Nobody knows what a turn has cost that was cut off: what was set aside for it counts as spent.
     let reserved = begin.reserve.map_or(0, |reserve| reserve.amount);

@@ -244,7 +244,7 @@ async fn transitions(stage: Stage) -> Checked {
     let mut quarantined = Vec::new();
     // The texts of reasons are the backend's own.
     made.retain(|transition| match transition {
-        FleetEvent::Quarantined { name, tenant, why } => {
+        FleetEvent::Quarantined { name, why } => {
             quarantined.push((name.clone(), tenant.clone(), why.is_empty()));
             false
         }

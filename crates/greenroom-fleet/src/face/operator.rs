@@ -1,0 +1,88 @@
+//! The handle of an operator: the public API over all tenants.
+
+use super::fleet::Fleet;
+use super::scope::Scope;
+use super::session::FleetSession;
+use super::turn::FleetTurn;
+use crate::admin::Admin;
+use crate::error::FleetError;
+use crate::event::FleetEvents;
+use crate::id::{Name, PromptId, QuestionId};
+use crate::question::{AnswerError, QuestionAnswer, QuestionQuery};
+use crate::record::QuestionRecord;
+
+/// The handle of an operator over all tenants of a fleet that runs in this process.
+///
+/// Give it to code that looks after the service. Code that serves a customer gets a [`FleetTenant`](crate::FleetTenant).
+/// [`Admin`] has the operations that need no running fleet, so that a program of its own can do them.
+#[derive(Clone)]
+#[must_use = "nothing happens until a method is called"]
+pub struct Operator {
+    pub(super) fleet: Fleet,
+}
+
+impl Fleet {
+    /// The handle of an operator, who sees all tenants.
+    pub fn operator(&self) -> Operator {
+        Operator { fleet: self.clone() }
+    }
+}
+
+impl Operator {
+    /// A session of any tenant. Nothing happens until it is prompted.
+    pub fn session(&self, name: Name) -> FleetSession {
+        FleetSession::new(self.fleet.clone(), name)
+    }
+
+    /// The turn of a prompt of any tenant. An id that is not known is an error of the turn's methods.
+    pub fn turn(&self, prompt: PromptId) -> FleetTurn {
+        FleetTurn::new(self.fleet.handle.shared.clone(), Scope::All, prompt, false)
+    }
+
+    /// Takes back a prompt that no CLI has begun with. `false`: the prompt has begun or ended.
+    ///
+    /// # Errors
+    /// [`FleetError::NotFound`] for a prompt that is not known; [`FleetError::Backend`].
+    pub async fn withdraw(&self, prompt: PromptId) -> Result<bool, FleetError> {
+        self.fleet.withdraw(&Scope::All, prompt).await
+    }
+
+    /// Lists open questions of all tenants, the nearest deadline first: see
+    /// [`FleetTenant::questions`](crate::FleetTenant::questions).
+    ///
+    /// # Errors
+    /// [`FleetError::Backend`].
+    pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, FleetError> {
+        self.fleet.questions(query).await
+    }
+
+    /// Answers a question of any tenant.
+    ///
+    /// # Errors
+    /// As [`FleetTenant::answer`](crate::FleetTenant::answer).
+    pub async fn answer(
+        &self,
+        question: QuestionId,
+        answer: impl Into<QuestionAnswer>,
+    ) -> Result<(), AnswerError> {
+        self.fleet.answer(&Scope::All, question, answer.into()).await
+    }
+
+    /// Operations over the fleet's backend: also over a file, which no other process can open meanwhile.
+    pub fn admin(&self) -> Admin {
+        Admin::over(self.fleet.handle.shared.backend.clone())
+    }
+
+    /// Subscribes to the events of all tenants from now on. For events of the opening as well, see
+    /// [`FleetBuilder::events`](crate::FleetBuilder::events).
+    pub fn events(&self) -> FleetEvents {
+        let shared = &self.fleet.handle.shared;
+        FleetEvents::new(shared.events.subscribe(), shared.ended.clone())
+    }
+}
+
+impl std::fmt::Debug for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operator").finish_non_exhaustive()
+    }
+}
