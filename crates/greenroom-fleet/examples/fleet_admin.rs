@@ -63,7 +63,7 @@ async fn run(admin: &Admin, arguments: &[String]) -> Result<(), Box<dyn Error>> 
         ["stuck"] => {
             let mut after = None;
             loop {
-                let names = admin.stuck(after, 100).await?;
+                let names = admin.stuck(None, after, 100).await?;
                 let Some(last) = names.last() else { break };
                 after = Some(last.name.clone());
                 for name in names {
@@ -72,7 +72,7 @@ async fn run(admin: &Admin, arguments: &[String]) -> Result<(), Box<dyn Error>> 
             }
         }
         ["unquarantine", name] => {
-            let free = admin.unquarantine(Name::new(name)?).await?;
+            let free = admin.unquarantine(name.parse()?).await?;
             println!("{}", if free { "free" } else { "the name was not quarantined" });
         }
         ["drop", prompt, why] => println!("{:?}", admin.drop_prompt(PromptId(prompt.parse()?), why).await?),
@@ -81,12 +81,12 @@ async fn run(admin: &Admin, arguments: &[String]) -> Result<(), Box<dyn Error>> 
             println!("{} prompts forgotten", admin.vacuum(age, VACUUM).await?);
         }
         ["processes", name] => {
-            for left in admin.left_processes(Name::new(name)?).await? {
+            for left in admin.left_processes(name.parse()?).await? {
                 println!("term {} on {}: {}", left.term, left.host, left.process);
             }
         }
         ["remove-process", name, term] => {
-            let removed = admin.remove_process(Name::new(name)?, Term(term.parse()?)).await?;
+            let removed = admin.remove_process(name.parse()?, Term(term.parse()?)).await?;
             println!("{}", if removed { "removed" } else { "its owner is alive: nothing was removed" });
         }
         _ => return Err(USAGE.into()),

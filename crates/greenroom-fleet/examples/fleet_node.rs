@@ -54,7 +54,7 @@ async fn run(database: &str, host: &str) -> Result<(), Box<dyn Error>> {
             writeln!(std::io::stderr(), "a line is a name, a colon and a prompt")?;
             continue;
         };
-        match fleet.session(name.trim())?.prompt(text.trim()).await {
+        match fleet.tenant("default")?.session(name.trim())?.prompt(text.trim()).await {
             Ok(turn) => drop(answers.spawn(answer(name.trim().to_owned(), turn))),
             Err(error) => writeln!(std::io::stderr(), "{error}")?,
         }

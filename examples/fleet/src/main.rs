@@ -98,7 +98,11 @@ async fn work(fleet: &Fleet) -> Result<(), Failure> {
     let mut turns = Vec::new();
     for (tenant, _, sessions) in TENANTS {
         for number in 0..sessions {
-            let session = fleet.session(format!("{tenant}-{number}"))?.profile("support").tenant(tenant);
+            let session = fleet
+                .tenant("default")?
+                .session(format!("{tenant}-{number}"))?
+                .profile("support")
+                .tenant(tenant);
             // With its key the prompt is one prompt, however often this program sends it. It may wait for a day, so that the next run
             // finds it.
             let prompt = FleetPrompt::new("Where is my lamp?").key("lamp").wait(Duration::from_secs(86_400));
@@ -129,12 +133,15 @@ async fn work(fleet: &Fleet) -> Result<(), Failure> {
 
 /// A person who answers for acme. In your service: a page that lists `fleet.questions` and posts the answer.
 async fn person(fleet: &Fleet) -> Result<(), Failure> {
-    let mut events = fleet.events();
+    let mut events = fleet.operator().events();
     while let Some(event) = events.next().await {
         if let Ok(FleetEvent::Asked { .. }) = event {
-            for question in fleet.questions(QuestionQuery::new().tenant("acme")).await? {
+            for question in fleet.operator().questions(QuestionQuery::new().tenant("acme")).await? {
                 println!("allows {}", question.name);
-                fleet.answer(question.id, QuestionAnswer::new(InquiryAnswer::allow()).by("anna")).await?;
+                fleet
+                    .operator()
+                    .answer(question.id, QuestionAnswer::new(InquiryAnswer::allow()).by("anna"))
+                    .await?;
             }
         }
     }

@@ -88,9 +88,8 @@ fn bounds() -> QueueBounds {
 fn accept(name: &str) -> Result<Accept> {
     Ok(Accept {
         prompt: PromptId::new(),
-        name: Name::new(name)?,
+        name: format!("acme/{name}").parse()?,
         profile: "default".to_owned(),
-        tenant: "acme".to_owned(),
         conversation: uuid::Uuid::new_v4(),
         host: None,
         key: None,

@@ -133,7 +133,7 @@ pub(super) async fn role(role: &str, file: &Path) -> Result<()> {
     let started = anonymous()?;
     let mut query = greenroom_fleet::Query::all().limit(Page::MOST);
     loop {
-        let names = fleet.snapshot(query.clone()).await?.names;
+        let names = fleet.operator().snapshot(query.clone()).await?.names;
         let Some(last) = names.last() else { break };
         query = query.after(last.record.name.clone());
     }

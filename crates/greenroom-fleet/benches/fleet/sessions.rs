@@ -32,10 +32,10 @@ fn bare(cli: &ScriptedCli, folder: &Path) -> Result<SessionBuilder> {
 
 /// A session of the fleet, known and passive.
 async fn known(fleet: &Fleet) -> Result<FleetSession> {
-    let session = fleet.session(format!("customer-{}", uuid::Uuid::new_v4()))?.tenant("acme");
+    let session = fleet.tenant("acme")?.session(format!("customer-{}", uuid::Uuid::new_v4()))?;
     let later = std::time::SystemTime::now() + Duration::from_secs(3600);
     let turn = session.prompt(greenroom_fleet::FleetPrompt::new(prompt()).not_before(later)).await?;
-    fleet.withdraw(turn.prompt_id()).await?;
+    fleet.operator().withdraw(turn.prompt_id()).await?;
     Ok(session)
 }
 

@@ -94,7 +94,7 @@ pub(super) async fn measure(times: usize) -> Result<()> {
         .profile("default", profile(cli(&mut tasks)))
         .start()
         .await?;
-    let (in_memory, in_file) = (memory.session("a")?, file.session("a")?);
+    let (in_memory, in_file) = (memory.tenant("acme")?.session("a")?, file.tenant("acme")?.session("a")?);
     let fleets = [
         ("fleet, memory backend, nobody reads", &in_memory, false),
         ("fleet, memory backend, one reader", &in_memory, true),

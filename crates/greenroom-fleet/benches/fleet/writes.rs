@@ -91,7 +91,7 @@ async fn by_fleet(fleet: &Fleet, callers: usize, prompts: usize) -> Result<Durat
         let fleet = fleet.clone();
         tasks.spawn(async move {
             for _ in 0..prompts / callers {
-                let session = fleet.session(name())?.tenant("acme");
+                let session = fleet.tenant("acme")?.session(name())?;
                 let turn = session.prompt(FleetPrompt::new(prompt()).not_before(later)).await?;
                 drop(turn);
             }

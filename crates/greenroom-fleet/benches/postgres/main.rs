@@ -69,9 +69,8 @@ async fn connect(address: &str, schema: &str) -> PostgresBackend {
 fn accept(name: String) -> Accept {
     Accept {
         prompt: PromptId::new(),
-        name: Name::new(name).unwrap(),
+        name: format!("acme/{}", name).parse::<Name>().unwrap(),
         profile: "default".into(),
-        tenant: "acme".into(),
         conversation: Uuid::new_v4(),
         host: None,
         key: None,
@@ -128,7 +127,7 @@ async fn accepts(backend: &PostgresBackend, pool: &PgPool) {
 
 /// A node that owns a name.
 async fn owner(backend: &PostgresBackend, node: NodeId, name: &str) -> Ownership {
-    let name = Name::new(name).unwrap();
+    let name = format!("acme/{}", name).parse::<Name>().unwrap();
     let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
     match backend.claim(claim).await.unwrap() {
         Claimed::Won(record) => Ownership { name, node, term: record.term },
@@ -199,7 +198,7 @@ async fn begins(backend: &PostgresBackend, pool: &PgPool) {
 
 /// A whole turn. Returns the time of its begin.
 async fn turn(backend: &PostgresBackend, owner: &Ownership) -> Duration {
-    let prompt = accepted(backend, owner.name.as_str()).await;
+    let prompt = accepted(backend, owner.name.session()).await;
     let before = Instant::now();
     let attempt = begun(backend, owner, prompt).await;
     let took = before.elapsed();
@@ -238,7 +237,7 @@ async fn messages(backend: &PostgresBackend, address: &str, pool: &PgPool) {
     let prompt = accepted(backend, "messages").await;
     let owner = owner(backend, node, "messages").await;
     begun(backend, &owner, prompt).await;
-    let mut turn = reading.turn(prompt);
+    let mut turn = reading.operator().turn(prompt);
     let mut times = Vec::new();
     for first_seq in 1..=MESSAGES as u64 {
         let message = json!({"type": "system", "subtype": "status", "status": null, "session_id": "s", "uuid": Uuid::new_v4()});
@@ -276,7 +275,7 @@ fn builder(backend: impl Backend, folder: &std::path::Path) -> FleetBuilder {
 
 /// The median time in which a session that sleeps is up, in milliseconds.
 async fn activation(fleet: &Fleet) -> f64 {
-    let session = fleet.session("sleeps").unwrap();
+    let session = fleet.tenant("default").unwrap().session("sleeps").unwrap();
     session.prompt("hello").await.unwrap().outcome().await.unwrap();
     let mut times = Vec::new();
     for _ in 0..ACTIVATIONS {

@@ -140,7 +140,7 @@ mod tests {
             };
             last = Some(prompt.id);
         }
-        let name = Name::new("a").unwrap();
+        let name = "acme/a".parse::<Name>().unwrap();
         let record = shared.backend.name_record(name.clone()).await.unwrap().unwrap();
         let own = shared.folders.create(&record).await.unwrap();
         std::fs::write(own.config.join("transcript.jsonl"), "hello").unwrap();
@@ -158,7 +158,7 @@ mod tests {
         shared.folders.open().await.unwrap();
         let accepted = shared.backend.accept(accept("a", Duration::from_secs(60))).await.unwrap();
         assert!(matches!(accepted, Accepted::New(_)), "{accepted:?}");
-        let name = Name::new("a").unwrap();
+        let name = "acme/a".parse::<Name>().unwrap();
         let record = shared.backend.name_record(name.clone()).await.unwrap().unwrap();
         let own = shared.folders.create(&record).await.unwrap();
         // The name was deleted by another call meanwhile, and made anew.

@@ -15,9 +15,8 @@ use crate::record::NameState;
 
 fn record(name: &str) -> NameRecord {
     NameRecord {
-        name: Name::new(name).unwrap(),
+        name: format!("acme/{}", name).parse::<Name>().unwrap(),
         profile: "support".into(),
-        tenant: "acme".into(),
         host: None,
         conversation: Uuid::new_v4(),
         created_at: Timestamp(0),
@@ -50,7 +49,6 @@ async fn remove(folders: &Folders, conversation: Uuid) -> Result<(), FilesError>
 fn activation(record: &NameRecord, own: &NameFolders) -> ActivationContext {
     ActivationContext {
         name: record.name.clone(),
-        tenant: record.tenant.clone(),
         conversation: record.conversation,
         term: record.term,
         working_directory: own.work.clone(),

@@ -286,7 +286,7 @@ async fn unfinished_deletions_are_finished_and_stuck_ones_do_not_stop_the_openin
     let mut folders = Vec::new();
     for name in ["fine", "stuck"] {
         assert!(matches!(backend.accept(accept(name, LONG)).await.unwrap(), Accepted::New(_)));
-        let name = Name::new(name).unwrap();
+        let name = format!("acme/{}", name).parse::<Name>().unwrap();
         assert_eq!(backend.delete(name.clone()).await.unwrap(), Marked::Done);
         let record = backend.name_record(name).await.unwrap().unwrap();
         folders.push(before.folders.create(&record).await.unwrap().work.parent().unwrap().to_owned());
@@ -295,8 +295,8 @@ async fn unfinished_deletions_are_finished_and_stuck_ones_do_not_stop_the_openin
     std::os::unix::fs::symlink(folders[1].with_extension("away"), &folders[1]).unwrap();
     let (_, mut events, opened) = reopened(&backend, FleetLimits::default()).await;
     opened.unwrap();
-    let (fine, stuck) = (Name::new("fine").unwrap(), Name::new("stuck").unwrap());
-    event(&mut events, &FleetEvent::Deleted { name: fine.clone(), tenant: "acme".into() }).await;
+    let (fine, stuck) = ("acme/fine".parse::<Name>().unwrap(), "acme/stuck".parse::<Name>().unwrap());
+    event(&mut events, &FleetEvent::Deleted { name: fine.clone() }).await;
     assert!(!folders[0].exists());
     assert_eq!(backend.name_record(fine).await.unwrap(), None);
     assert_eq!(backend.deleting(10).await.unwrap(), [stuck]);
@@ -317,7 +317,7 @@ async fn files_are_kept_until_the_process_that_uses_them_is_gone() {
 
     let why = deletion::delete(&fleet, &name).await.unwrap_err().to_string();
     assert!(why.contains("still runs and could not be killed"), "{why}");
-    event(&mut events, &FleetEvent::DeletionFailed { name: name.clone(), tenant: "acme".into(), why }).await;
+    event(&mut events, &FleetEvent::DeletionFailed { name: name.clone(), why }).await;
     assert!(folders.work.exists());
     let (fleet, mut events, opened) = reopened(&backend, limits).await;
     opened.unwrap();
@@ -327,7 +327,7 @@ async fn files_are_kept_until_the_process_that_uses_them_is_gone() {
     drop(cli.stdin.take());
     cli.wait().unwrap();
     deletion::resume(&fleet, &name).await.unwrap();
-    event(&mut events, &FleetEvent::Deleted { name: name.clone(), tenant: "acme".into() }).await;
+    event(&mut events, &FleetEvent::Deleted { name: name.clone() }).await;
     assert!(!folders.work.exists());
     assert!(backend.left_processes(10).await.unwrap().is_empty());
 }

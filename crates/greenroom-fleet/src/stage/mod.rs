@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::actor::context::FleetShared;
 use crate::backend::{Backend, Requests};
 use crate::face::fleet::Fleet;
-use crate::id::{Name, PromptId};
+use crate::id::{Name, PromptId, Tenant};
 use crate::limits::FleetLimits;
 use crate::record::PromptContent;
 use crate::request::{Accept, Join, QueueBounds};
@@ -36,13 +36,21 @@ pub(crate) fn shared(backend: Arc<dyn Backend>, limits: FleetLimits) -> FleetSha
     builder.shared().unwrap()
 }
 
+/// A name of the tenant `acme`, or of the tenant before a `/`.
+pub(crate) fn name(name: &str) -> Name {
+    if name.contains('/') { name.parse().unwrap() } else { format!("acme/{name}").parse().unwrap() }
+}
+
+pub(crate) fn tenant(tenant: &str) -> Tenant {
+    Tenant::new(tenant).unwrap()
+}
+
 /// A prompt for a name.
 pub(crate) fn accept(name: &str, wait: Duration) -> Accept {
     Accept {
         prompt: PromptId::new(),
-        name: Name::new(name).unwrap(),
+        name: self::name(name),
         profile: "support".into(),
-        tenant: "acme".into(),
         conversation: Uuid::new_v4(),
         host: None,
         key: None,

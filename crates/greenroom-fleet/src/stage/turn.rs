@@ -56,7 +56,7 @@ impl BegunTurn {
 
     /// Claims the name for this node, and begins a prompt of it.
     pub(crate) async fn begin(shared: &Arc<FleetShared>, name: &str, prompt: PromptId) -> Self {
-        let name = Name::new(name).unwrap();
+        let name = format!("acme/{}", name).parse::<Name>().unwrap();
         let claim = Claim { name, node: shared.node, attempt: AttemptId::new(), losses: 3 };
         let owner = match shared.backend.claim(claim).await.unwrap() {
             Claimed::Won(record) => Ownership { name: record.name, node: shared.node, term: record.term },

@@ -36,9 +36,9 @@ async fn an_operator_lists_and_frees_quarantined_names() {
     }
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let names = admin.stuck(after, 2).await.unwrap();
+        let names = admin.stuck(None, after, 2).await.unwrap();
         assert!(names.iter().all(|name| matches!(name.state, NameState::Quarantined { .. })));
-        seen.extend(names.iter().map(|name| name.name.to_string()));
+        seen.extend(names.iter().map(|name| name.name.session().to_owned()));
         let Some(last) = names.last() else { break };
         after = Some(last.name.clone());
     }
@@ -53,7 +53,7 @@ async fn an_operator_lists_and_frees_quarantined_names() {
 async fn a_vacuum_removes_old_outcomes_up_to_its_bound() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
-    let admin = fleet.admin();
+    let admin = fleet.operator().admin();
     for prompt in 0..7 {
         asks(&fleet, "a", format!("{prompt}").as_str()).await;
     }
@@ -64,5 +64,5 @@ async fn a_vacuum_removes_old_outcomes_up_to_its_bound() {
     assert_eq!(admin.vacuum(secs(30), 5).await.unwrap(), 5);
     assert_eq!(admin.vacuum(secs(30), 5).await.unwrap(), 2);
     assert_eq!(admin.vacuum(secs(30), 5).await.unwrap(), 0);
-    assert!(outcome(fleet.turn(id)).await.is_completed());
+    assert!(outcome(fleet.operator().turn(id)).await.is_completed());
 }

@@ -23,9 +23,8 @@ use crate::scenes::{asks, drain};
 pub(crate) fn accept(to: &str) -> Accept {
     Accept {
         prompt: PromptId::new(),
-        name: Name::new(to).unwrap(),
+        name: format!("acme/{}", to).parse::<Name>().unwrap(),
         profile: "support".to_owned(),
-        tenant: "acme".to_owned(),
         conversation: Uuid::new_v4(),
         host: None,
         key: Some("key".to_owned()),

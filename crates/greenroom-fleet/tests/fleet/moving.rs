@@ -14,21 +14,21 @@ use greenroom_fleet::{
 };
 use uuid::Uuid;
 
-use crate::tenants::{Kept, Tenants, accept, joined, name, turn};
+use crate::tenants::{Kept, Tenants, accept, joined, name, tenant, turn};
 
 #[tokio::test(start_paused = true)]
 async fn a_tenant_moves_with_all_that_it_has() {
     let (from, to) = (MemoryBackend::new(), MemoryBackend::new());
     let tenants = Tenants::on(&from).await;
     let (acme, other) = (tenants.acme(&from).await, tenants.other(&from).await);
-    let moved = Admin::new(from.clone()).move_tenant("acme", &Admin::new(to.clone())).await.unwrap();
+    let moved = Admin::new(from.clone()).move_tenant(&tenant("acme"), &Admin::new(to.clone())).await.unwrap();
     assert_eq!((moved.names, moved.prompts), (2, 4));
     assert_eq!(tenants.acme(&to).await, acme);
     assert_eq!((tenants.acme(&from).await, tenants.other(&from).await), (Kept::default(), other));
     // It goes on there, with later terms.
     let node = joined(&to).await;
     let before = to.name_record(name("a")).await.unwrap().unwrap();
-    turn(&to, node, accept("a", "acme", before.conversation), 1).await;
+    turn(&to, node, accept("a", before.conversation), 1).await;
     let after = to.name_record(name("a")).await.unwrap().unwrap();
     assert!(after.term > before.term, "{before:?}, {after:?}");
     // Retention removes the prompts there, as it would have done here.
@@ -38,7 +38,7 @@ async fn a_tenant_moves_with_all_that_it_has() {
         assert_eq!(to.prompt_record(prompt).await.unwrap(), None);
         assert_eq!(to.messages(prompt, 0, 10).await.unwrap(), []);
     }
-    let again = Admin::new(from).move_tenant("acme", &Admin::new(to)).await.unwrap();
+    let again = Admin::new(from).move_tenant(&tenant("acme"), &Admin::new(to)).await.unwrap();
     assert_eq!((again.names, again.prompts), (0, 0));
 }
 
@@ -47,15 +47,15 @@ async fn a_tenant_that_is_awake_or_whose_name_is_taken_stays() {
     let (from, to) = (MemoryBackend::new(), MemoryBackend::new());
     let tenants = Tenants::on(&from).await;
     let (acme, admin, there) = (tenants.acme(&from).await, Admin::new(from.clone()), Admin::new(to.clone()));
-    let waits = accept("a", "acme", Uuid::new_v4());
+    let waits = accept("a", Uuid::new_v4());
     assert!(matches!(from.accept(waits.clone()).await.unwrap(), Accepted::New(_)));
-    let error = admin.move_tenant("acme", &there).await.unwrap_err();
+    let error = admin.move_tenant(&tenant("acme"), &there).await.unwrap_err();
     assert!(matches!(&error, MoveError::NotAtRest(at) if *at == name("a")), "{error}");
     let _unsent = from.withdraw(waits.prompt).await.unwrap();
 
     let node = joined(&to).await;
-    turn(&to, node, accept("b", "somebody", Uuid::new_v4()), 1).await;
-    let error = admin.move_tenant("acme", &there).await.unwrap_err();
+    turn(&to, node, accept("b", Uuid::new_v4()), 1).await;
+    let error = admin.move_tenant(&tenant("acme"), &there).await.unwrap_err();
     assert!(matches!(&error, MoveError::Taken(at) if *at == name("b")), "{error}");
     assert_eq!(tenants.acme(&from).await, acme, "nothing was marked");
     assert_eq!(to.name_record(name("a")).await.unwrap(), None);
@@ -67,11 +67,11 @@ async fn a_name_that_somebody_has_to_look_at_is_listed_where_it_arrives() {
     Tenants::on(&from).await;
     let (here, there) = (Admin::new(from), Admin::new(to));
     let stuck = async |at: &Admin| {
-        let names = at.stuck(None, 10).await.unwrap();
-        names.into_iter().map(|record| record.name.to_string()).collect::<Vec<_>>()
+        let names = at.stuck(None, None, 10).await.unwrap();
+        names.into_iter().map(|record| record.name.session().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!((stuck(&here).await, stuck(&there).await), (vec!["b".to_owned()], vec![]));
-    here.move_tenant("acme", &there).await.unwrap();
+    here.move_tenant(&tenant("acme"), &there).await.unwrap();
     assert_eq!((stuck(&here).await, stuck(&there).await), (vec![], vec!["b".to_owned()]));
 }
 
@@ -80,8 +80,8 @@ async fn a_name_that_departs_is_claimed_by_nobody_and_accepts_nothing() {
     let from = MemoryBackend::new();
     Tenants::on(&from).await;
     let node = joined(&from).await;
-    let _marked = from.depart("acme".into(), name("a"), Uuid::new_v4()).await.unwrap();
-    let again = accept("a", "acme", Uuid::new_v4());
+    let _marked = from.depart(name("a"), Uuid::new_v4()).await.unwrap();
+    let again = accept("a", Uuid::new_v4());
     assert_eq!(from.accept(again).await.unwrap(), Accepted::Refused(Refused::Moving));
     let claim = Claim { name: name("a"), node, attempt: AttemptId::new(), losses: 3 };
     assert_eq!(from.claim(claim).await.unwrap(), Claimed::Gone);
@@ -94,12 +94,11 @@ async fn a_name_that_departs_is_claimed_by_nobody_and_accepts_nothing() {
     }
     let folder = tempfile::tempdir().unwrap();
     let fleet = Fleet::builder().backend(from.clone()).folder(folder.path()).start().await.unwrap();
-    let error = fleet.session("a").unwrap().quarantine("why").await.unwrap_err();
+    let error = fleet.operator().session(name("a")).quarantine("why").await.unwrap_err();
     assert!(error.to_string().contains("moves to another backend"), "{error}");
-    // Only to where it was sent first, and not of another tenant.
-    let (acme, other) = ("acme".to_owned(), "other".to_owned());
-    assert_eq!(from.depart(acme, name("a"), Uuid::new_v4()).await.unwrap(), Departure::Elsewhere);
-    assert_eq!(from.depart(other, name("b"), Uuid::new_v4()).await.unwrap(), Departure::Gone);
+    // Only to where it was sent first.
+    assert_eq!(from.depart(name("a"), Uuid::new_v4()).await.unwrap(), Departure::Elsewhere);
+    assert_eq!(from.depart(name("other/a"), Uuid::new_v4()).await.unwrap(), Departure::Gone);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,20 +107,18 @@ async fn a_tenant_moves_one_way_and_never_to_itself() {
     let tenants = Tenants::on(&one).await;
     let [first, second, third] = [&one, &two, &three].map(|backend| Admin::new(backend.clone()));
     let acme = tenants.acme(&one).await;
-    let error = first.move_tenant("acme", &first).await.unwrap_err();
+    let error = first.move_tenant(&tenant("acme"), &first).await.unwrap_err();
     assert!(matches!(error, MoveError::SameBackend), "{error}");
     assert_eq!(tenants.acme(&one).await, acme);
     // A move that was killed when the first session had arrived.
     let target = two.identify(Uuid::new_v4()).await.unwrap();
-    let Departure::Marked(record) = one.depart("acme".into(), name("a"), target).await.unwrap() else {
-        panic!()
-    };
+    let Departure::Marked(record) = one.depart(name("a"), target).await.unwrap() else { panic!() };
     assert!(two.arrive(record).await.unwrap());
-    let error = second.move_tenant("acme", &first).await.unwrap_err();
+    let error = second.move_tenant(&tenant("acme"), &first).await.unwrap_err();
     assert!(matches!(&error, MoveError::Taken(at) if *at == name("a")), "{error}");
-    let error = first.move_tenant("acme", &third).await.unwrap_err();
+    let error = first.move_tenant(&tenant("acme"), &third).await.unwrap_err();
     assert!(matches!(&error, MoveError::Elsewhere(at) if *at == name("a")), "{error}");
-    first.move_tenant("acme", &second).await.unwrap();
+    first.move_tenant(&tenant("acme"), &second).await.unwrap();
     assert_eq!(tenants.acme(&one).await, Kept::default());
 }
 
@@ -130,7 +127,7 @@ async fn a_tenant_moves_one_way_and_never_to_itself() {
 async fn a_tenant_takes_its_spent_and_lost_money_along() {
     let (from, to) = (MemoryBackend::new(), MemoryBackend::new());
     let node = joined(&from).await;
-    let lost = accept("a", "acme", Uuid::new_v4());
+    let lost = accept("a", Uuid::new_v4());
     assert!(matches!(from.accept(lost.clone()).await.unwrap(), Accepted::New(_)));
     let claim = Claim { name: name("a"), node, attempt: AttemptId::new(), losses: 3 };
     let Claimed::Won(record) = from.claim(claim).await.unwrap() else { panic!("not won") };
@@ -140,13 +137,13 @@ async fn a_tenant_takes_its_spent_and_lost_money_along() {
     assert!(from.begin(begin).await.unwrap().done().is_some());
     from.leave(node).await.unwrap();
     from.recover(10, 3).await.unwrap();
-    assert_eq!(from.tenant("acme".into()).await.unwrap().reserved, 7);
+    assert_eq!(from.tenant(tenant("acme")).await.unwrap().reserved, 7);
     // An account of an earlier period does not count any more.
-    assert!(to.open_account("acme".into(), Timestamp::default(), 50).await.unwrap());
-    Admin::new(from.clone()).move_tenant("acme", &Admin::new(to.clone())).await.unwrap();
-    let account = to.tenant("acme".into()).await.unwrap();
+    assert!(to.open_account(tenant("acme"), Timestamp::default(), 50).await.unwrap());
+    Admin::new(from.clone()).move_tenant(&tenant("acme"), &Admin::new(to.clone())).await.unwrap();
+    let account = to.tenant(tenant("acme")).await.unwrap();
     assert_eq!((account.spent, account.reserved, account.period), (7, 0, Timestamp(1)));
-    assert_eq!(from.tenant("acme".into()).await.unwrap().reserved, 0);
+    assert_eq!(from.tenant(tenant("acme")).await.unwrap().reserved, 0);
 }
 
 /// A backend that fails at a read or a commit, which was carried out or not, and at all after it.
@@ -220,7 +217,7 @@ async fn a_move_that_is_killed_anywhere_and_run_again_loses_and_doubles_nothing(
             let failing = |backend: &MemoryBackend| {
                 Admin::new(Failing { backend: backend.clone(), left: left.clone(), loses_the_reply })
             };
-            let killed = failing(&from).move_tenant("acme", &failing(&to)).await;
+            let killed = failing(&from).move_tenant(&tenant("acme"), &failing(&to)).await;
             // Meanwhile both forget what is old, which is nothing of this, and a session that has arrived runs.
             for backend in [&from, &to] {
                 backend.forget(Timestamp(1), 100).await.unwrap();
@@ -229,11 +226,11 @@ async fn a_move_that_is_killed_anywhere_and_run_again_loses_and_doubles_nothing(
             let mut late = None;
             if let Some(record) = arrived {
                 let node = joined(&to).await;
-                let accept = accept("a", "acme", record.conversation);
+                let accept = accept("a", record.conversation);
                 late = Some(accept.prompt);
                 turn(&to, node, accept, 0).await;
             }
-            let again = Admin::new(from.clone()).move_tenant("acme", &Admin::new(to.clone())).await;
+            let again = Admin::new(from.clone()).move_tenant(&tenant("acme"), &Admin::new(to.clone())).await;
             again.unwrap();
             match late {
                 None => assert_eq!(tenants.acme(&to).await, acme, "killed at call {calls}"),

@@ -54,15 +54,15 @@ impl Desk {
     async fn over(backend: FaultedBackend) -> Self {
         let cli = refunds();
         let fleet = asking(backend.clone(), &cli).start().await.unwrap();
-        let mut events = fleet.events();
-        let customer = fleet.session("customer-42").unwrap().tenant("acme");
+        let mut events = fleet.operator().events();
+        let customer = fleet.tenant("acme").unwrap().session("customer-42").unwrap();
         let turn = customer.prompt("I want my money back.").await.unwrap();
         let question = asked(&mut events).await;
         Self { backend, cli, fleet, events, turn, question }
     }
 
     async fn open_questions(&self) -> usize {
-        self.fleet.questions(QuestionQuery::new()).await.unwrap().len()
+        self.fleet.operator().questions(QuestionQuery::new()).await.unwrap().len()
     }
 
     /// The tool's result once the turn has ended.
@@ -99,12 +99,9 @@ async fn decided(events: &mut FleetEvents) -> QuestionId {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_a_person_allows_runs() {
     let mut desk = Desk::open().await;
-    let open = desk.fleet.questions(QuestionQuery::new()).await.unwrap();
+    let open = desk.fleet.operator().questions(QuestionQuery::new()).await.unwrap();
     let [question] = &*open else { panic!("{open:?}") };
-    assert_eq!(
-        (question.id, question.name.as_str(), &*question.tenant),
-        (desk.question, "customer-42", "acme")
-    );
+    assert_eq!((question.id, question.name.clone()), (desk.question, "acme/customer-42".parse().unwrap()));
     assert_eq!(question.prompt, desk.turn.prompt_id());
     assert_eq!(question.deadline.since(question.asked_at), QUESTION);
     let Some(Inquiry::Permission { request }) = question.inquiry() else { panic!("{question:?}") };
@@ -112,7 +109,7 @@ async fn a_call_that_a_person_allows_runs() {
     assert!(desk.cli.tool_results().is_empty());
 
     let start = Instant::now();
-    desk.fleet.answer(desk.question, InquiryAnswer::allow()).await.unwrap();
+    desk.fleet.operator().answer(desk.question, InquiryAnswer::allow()).await.unwrap();
     assert_eq!(desk.result().await, "refunded");
     // The change is told: nobody waits for the next look at the question.
     assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
@@ -122,16 +119,17 @@ async fn a_call_that_a_person_allows_runs() {
 #[tokio::test(start_paused = true)]
 async fn the_model_reads_why_a_person_denies_a_call() {
     let mut desk = Desk::open().await;
-    desk.fleet.answer(desk.question, InquiryAnswer::deny("ask on Monday")).await.unwrap();
+    desk.fleet.operator().answer(desk.question, InquiryAnswer::deny("ask on Monday")).await.unwrap();
     assert_eq!(desk.result().await, "error: ask on Monday");
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_many_answers_one_decides_and_the_others_learn_whose() {
     let mut desk = Desk::open().await;
+    let operator = desk.fleet.operator();
     let answers = (0..8).map(|person: u32| {
         let denied = InquiryAnswer::deny(person.to_string());
-        desk.fleet.answer(desk.question, QuestionAnswer::new(denied).by(person.to_string()))
+        operator.answer(desk.question, QuestionAnswer::new(denied).by(person.to_string()))
     });
     let mut winners = Vec::new();
     let mut told = Vec::new();
@@ -159,7 +157,7 @@ async fn a_question_is_denied_at_its_deadline_and_the_turn_goes_on() {
         assert!(waited.abs_diff(QUESTION) < Duration::from_secs(1), "{waited:?}");
         assert_eq!(desk.cli.tool_results(), ["error: no person has answered within 600s"]);
         assert_eq!(decided(&mut desk.events).await, desk.question);
-        let late = desk.fleet.answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
+        let late = desk.fleet.operator().answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
         let AnswerError::TooLate { decision: Decision::Expired { .. }, .. } = late else {
             panic!("{late:?}")
         };
@@ -169,12 +167,12 @@ async fn a_question_is_denied_at_its_deadline_and_the_turn_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_question_ends_with_its_turn() {
     let mut desk = Desk::open().await;
-    assert!(desk.fleet.session("customer-42").unwrap().interrupt().await.unwrap());
+    assert!(desk.fleet.tenant("acme").unwrap().session("customer-42").unwrap().interrupt().await.unwrap());
     let outcome = within(SOON, desk.turn.outcome()).await.unwrap();
     assert!(matches!(outcome, PromptOutcome::Interrupted { .. }), "{outcome:?}");
     assert_eq!(desk.open_questions().await, 0);
     assert_eq!(decided(&mut desk.events).await, desk.question);
-    let late = desk.fleet.answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
+    let late = desk.fleet.operator().answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
     assert!(!matches!(late, AnswerError::Unknown { .. } | AnswerError::Misfit(_)), "{late:?}");
     assert_eq!(desk.cli.tool_results(), [""; 0]);
 }
@@ -183,9 +181,9 @@ async fn a_question_ends_with_its_turn() {
 async fn a_question_is_answered_on_another_handle_of_the_backend() {
     let mut desk = Desk::open().await;
     let other = asking(desk.backend.clone(), &desk.cli).start().await.unwrap();
-    let open = other.session("customer-42").unwrap().questions().await.unwrap();
+    let open = other.tenant("acme").unwrap().session("customer-42").unwrap().questions().await.unwrap();
     assert_eq!(open[0].id, desk.question);
-    other.answer(open[0].id, InquiryAnswer::allow()).await.unwrap();
+    other.operator().answer(open[0].id, InquiryAnswer::allow()).await.unwrap();
     assert_eq!(desk.result().await, "refunded");
 }
 
@@ -194,8 +192,8 @@ async fn a_question_is_gone_after_a_restart_of_the_fleet() {
     let backend = MemoryBackend::new();
     let desk = Desk::over(FaultedBackend::new(backend.clone())).await;
     let fleet = asking(backend.reopen().await.unwrap(), &desk.cli).start().await.unwrap();
-    assert_eq!(fleet.questions(QuestionQuery::new()).await.unwrap(), []);
-    let late = fleet.answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
+    assert_eq!(fleet.operator().questions(QuestionQuery::new()).await.unwrap(), []);
+    let late = fleet.operator().answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
     assert!(matches!(late, AnswerError::Gone(question) if question == desk.question), "{late:?}");
     assert_eq!(desk.cli.tool_results(), [""; 0]);
 }
@@ -217,11 +215,18 @@ async fn the_profile_decides_first_and_people_decide_what_it_leaves_open() {
             })
         };
         let fleet = Fleet::builder().profile("default", profile).start().await.unwrap();
-        let mut events = fleet.events();
-        let mut turn = fleet.session("customer-42").unwrap().prompt("My money.").await.unwrap();
+        let mut events = fleet.operator().events();
+        let mut turn = fleet
+            .tenant("default")
+            .unwrap()
+            .session("customer-42")
+            .unwrap()
+            .prompt("My money.")
+            .await
+            .unwrap();
         if money == "much" {
             let question = asked(&mut events).await;
-            fleet.answer(question, InquiryAnswer::deny("by a person")).await.unwrap();
+            fleet.operator().answer(question, InquiryAnswer::deny("by a person")).await.unwrap();
         }
         within(SOON, turn.outcome()).await.unwrap();
         assert_eq!(cli.tool_results(), [result]);
@@ -234,21 +239,22 @@ async fn an_answer_that_does_not_fit_leaves_the_question_open() {
     let ask = ModelTurn::new().call("AskUserQuestion", port);
     let cli = ScriptedCli::play(Script::new().turn(ask).turn(ModelTurn::new().text("Done.")));
     let fleet = asking(MemoryBackend::new(), &cli).start().await.unwrap();
-    let mut events = fleet.events();
-    let mut turn = fleet.session("customer-42").unwrap().prompt("Serve it.").await.unwrap();
+    let mut events = fleet.operator().events();
+    let mut turn =
+        fleet.tenant("default").unwrap().session("customer-42").unwrap().prompt("Serve it.").await.unwrap();
     let question = asked(&mut events).await;
-    let misfit = fleet.answer(question, InquiryAnswer::allow()).await.unwrap_err();
+    let misfit = fleet.operator().answer(question, InquiryAnswer::allow()).await.unwrap_err();
     assert!(matches!(misfit, AnswerError::Misfit(_)), "{misfit:?}");
     assert_eq!(
         misfit.to_string(),
         "the question is a `questions`, and `allowed` answers a `permission` only: deny it or dismiss it instead"
     );
 
-    let open = fleet.questions(QuestionQuery::new()).await.unwrap();
+    let open = fleet.operator().questions(QuestionQuery::new()).await.unwrap();
     let Some(Inquiry::Questions { questions }) = open[0].inquiry() else { panic!("{open:?}") };
     assert_eq!((open.len(), &*questions[0].question), (1, "Which port?"));
     let answers = Answers::new().answer("Which port?", "8080");
-    fleet.answer(question, InquiryAnswer::Answered(answers)).await.unwrap();
+    fleet.operator().answer(question, InquiryAnswer::Answered(answers)).await.unwrap();
     within(SOON, turn.outcome()).await.unwrap();
     assert!(cli.tool_results()[0].contains("\"Which port?\"=\"8080\""), "{:?}", cli.tool_results());
 }
@@ -283,7 +289,7 @@ async fn a_question_survives_a_backend_that_is_away() {
     };
     within(SOON, repeated).await;
     assert_eq!(desk.open_questions().await, 1);
-    desk.fleet.answer(desk.question, InquiryAnswer::allow()).await.unwrap();
+    desk.fleet.operator().answer(desk.question, InquiryAnswer::allow()).await.unwrap();
     assert_eq!(desk.result().await, "refunded");
 }
 
@@ -293,8 +299,9 @@ async fn the_time_for_which_the_backend_was_away_counts_for_the_deadline() {
     backend.plan(|request| if request.method == "ask" { Fault::Fail } else { Fault::Pass });
     let cli = refunds();
     let fleet = asking(backend.clone(), &cli).start().await.unwrap();
-    let mut events = fleet.events();
-    let mut turn = fleet.session("customer-42").unwrap().prompt("My money.").await.unwrap();
+    let mut events = fleet.operator().events();
+    let mut turn =
+        fleet.tenant("default").unwrap().session("customer-42").unwrap().prompt("My money.").await.unwrap();
     let start = Instant::now();
     tokio::time::sleep(Duration::from_secs(100)).await;
     backend.disable();
@@ -307,12 +314,12 @@ async fn the_time_for_which_the_backend_was_away_counts_for_the_deadline() {
 async fn an_unknown_answer_is_repeated_with_its_attempt() {
     let mut desk = Desk::open().await;
     desk.backend.plan(|request| if request.method == "answer" { Fault::LoseReply } else { Fault::Pass });
-    let unknown = desk.fleet.answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
+    let unknown = desk.fleet.operator().answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
     let AnswerError::Unknown { attempt, .. } = unknown else { panic!("{unknown:?}") };
     desk.backend.disable();
     let again = QuestionAnswer::new(InquiryAnswer::allow());
-    desk.fleet.answer(desk.question, again.clone().attempt(attempt)).await.unwrap();
-    let other = desk.fleet.answer(desk.question, again).await.unwrap_err();
+    desk.fleet.operator().answer(desk.question, again.clone().attempt(attempt)).await.unwrap();
+    let other = desk.fleet.operator().answer(desk.question, again).await.unwrap_err();
     assert!(matches!(other, AnswerError::TooLate { .. }), "{other:?}");
     assert_eq!(desk.result().await, "refunded");
 }
@@ -324,11 +331,18 @@ async fn nobody_is_asked_if_the_backend_refuses_or_stays_away() {
         backend.plan(move |request| if request.method == "ask" { fault } else { Fault::Pass });
         let cli = refunds();
         let fleet = asking(backend, &cli).start().await.unwrap();
-        let mut turn = fleet.session("customer-42").unwrap().prompt("My money.").await.unwrap();
+        let mut turn = fleet
+            .tenant("default")
+            .unwrap()
+            .session("customer-42")
+            .unwrap()
+            .prompt("My money.")
+            .await
+            .unwrap();
         assert_eq!(turn.outcome().await.unwrap().text(), Some("Done."));
         let result = cli.tool_results().concat();
         assert_eq!(result, "error: no person can be asked: the host's backend does not answer");
-        assert_eq!(fleet.questions(QuestionQuery::new()).await.unwrap(), []);
+        assert_eq!(fleet.operator().questions(QuestionQuery::new()).await.unwrap(), []);
     }
 }
 
@@ -337,7 +351,8 @@ async fn nobody_is_asked_if_questions_have_no_time() {
     let cli = refunds();
     let fleet = asking(MemoryBackend::new(), &cli).configure(|limits| limits.question = Duration::ZERO);
     let fleet = fleet.start().await.unwrap();
-    let mut turn = fleet.session("customer-42").unwrap().prompt("My money.").await.unwrap();
+    let mut turn =
+        fleet.tenant("default").unwrap().session("customer-42").unwrap().prompt("My money.").await.unwrap();
     within(SOON, turn.outcome()).await.unwrap();
     assert!(cli.tool_results()[0].contains("you haven't granted it"), "{:?}", cli.tool_results());
 }
@@ -347,27 +362,27 @@ async fn questions_are_listed_by_tenant_by_name_and_up_to_a_limit() {
     let clis = [("a", refunds()), ("b", refunds()), ("c", refunds())];
     let transports = clis.each_ref().map(|(name, cli)| (*name, cli.transport()));
     let profile = move |cx: &ActivationContext| {
-        let (_, transport) = transports.iter().find(|(name, _)| *name == cx.name.as_str()).unwrap();
+        let (_, transport) = transports.iter().find(|(name, _)| *name == cx.name.session()).unwrap();
         shop().transport(transport.clone())
     };
     let fleet = Fleet::builder().profile("default", profile).configure(|limits| limits.live = 3);
     let fleet = fleet.start().await.unwrap();
-    let mut events = fleet.events();
+    let mut events = fleet.operator().events();
     for (name, tenant) in [("a", "acme"), ("b", "beta"), ("c", "acme")] {
-        let session = fleet.session(name).unwrap().tenant(tenant);
+        let session = fleet.tenant(tenant).unwrap().session(name).unwrap();
         drop(session.prompt("My money.").await.unwrap());
         asked(&mut events).await;
         // Each has a deadline of its own.
         tokio::time::advance(Duration::from_millis(1)).await;
     }
     let listed = async |query: QuestionQuery| {
-        let questions = fleet.questions(query).await.unwrap();
-        questions.iter().map(|question| question.name.to_string()).collect::<Vec<_>>().join(" ")
+        let questions = fleet.operator().questions(query).await.unwrap();
+        questions.iter().map(|question| question.name.session().to_owned()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(listed(QuestionQuery::new()).await, "a b c");
-    assert_eq!(listed(QuestionQuery::new().tenant("acme")).await, "a c");
-    assert_eq!(listed(QuestionQuery::new().tenant("acme").limit(1)).await, "a");
-    assert_eq!(listed(QuestionQuery::new().name(Name::new("b").unwrap())).await, "b");
+    assert_eq!(listed(QuestionQuery::new().tenant("acme".try_into().unwrap())).await, "a c");
+    assert_eq!(listed(QuestionQuery::new().tenant("acme".try_into().unwrap()).limit(1)).await, "a");
+    assert_eq!(listed(QuestionQuery::new().session("beta/b".parse::<Name>().unwrap())).await, "b");
     assert_eq!(listed(QuestionQuery::new().limit(2)).await, "a b");
     assert_eq!(listed(QuestionQuery::new().limit(0)).await, "");
 }
@@ -377,8 +392,9 @@ async fn a_request_that_the_cli_takes_back_is_no_question_any_more() {
     let (transport, mut listener) = ScriptedCli::by_hand();
     let profile = move |_: &_| Session::builder().transport(transport.clone());
     let fleet = Fleet::builder().profile("default", profile).start().await.unwrap();
-    let mut events = fleet.events();
-    let mut turn = fleet.session("customer-42").unwrap().prompt("My money.").await.unwrap();
+    let mut events = fleet.operator().events();
+    let mut turn =
+        fleet.tenant("default").unwrap().session("customer-42").unwrap().prompt("My money.").await.unwrap();
     let mut end = listener.accept().await;
     end.handshake().await;
     let prompt = end.expect("user").await;
@@ -387,8 +403,8 @@ async fn a_request_that_the_cli_takes_back_is_no_question_any_more() {
     let question = asked(&mut events).await;
     end.send(json!({ "type": "control_cancel_request", "request_id": request }));
     assert_eq!(decided(&mut events).await, question);
-    assert_eq!(fleet.questions(QuestionQuery::new()).await.unwrap(), []);
-    let late = fleet.answer(question, InquiryAnswer::allow()).await.unwrap_err();
+    assert_eq!(fleet.operator().questions(QuestionQuery::new()).await.unwrap(), []);
+    let late = fleet.operator().answer(question, InquiryAnswer::allow()).await.unwrap_err();
     assert!(matches!(late, AnswerError::TooLate { .. }), "{late:?}");
     assert!(late.to_string().ends_with("by the session, which took it back"), "{late}");
 

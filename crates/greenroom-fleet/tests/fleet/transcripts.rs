@@ -51,7 +51,10 @@ impl Stage {
     }
 
     async fn record(&self, name: &str) -> Option<NameRecord> {
-        self.backend.name_record(greenroom_fleet::Name::new(name).unwrap()).await.unwrap()
+        self.backend
+            .name_record(format!("default/{}", name).parse::<greenroom_fleet::Name>().unwrap())
+            .await
+            .unwrap()
     }
 
     /// The prompts that the store has of a name.
@@ -99,7 +102,7 @@ async fn an_append_of_an_earlier_owner_writes_nothing_and_fences_it() {
     stage.backend.reopen().await.unwrap();
     let since = Instant::now();
     let fenced =
-        |event: &FleetEvent| matches!(event, FleetEvent::Fenced { name, .. } if name.as_str() == "a");
+        |event: &FleetEvent| matches!(event, FleetEvent::Fenced { name, .. } if name.session() == "a");
     let at = log.wait("the fence", fenced).await;
     assert!(
         at.duration_since(since) < secs(3),
@@ -202,7 +205,7 @@ async fn a_drain_that_cuts_a_session_off_quarantines_nobody() {
     in_time("the append", backend.wait_for_hanging(1)).await;
     drain(&fleet, secs(1)).await;
     let second = start(stage.host("two")).await;
-    let ended = outcome(second.turn(cut.prompt_id())).await;
+    let ended = outcome(second.operator().turn(cut.prompt_id())).await;
     assert!(matches!(ended, PromptOutcome::Interrupted { .. }), "{ended:?}");
     assert_eq!(asks(&second, "a", "next").await, "kept, next");
 }

@@ -15,7 +15,7 @@ use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FaultedRequest, FleetFault};
 use greenroom_fleet::{
     BackendError, BackendErrorKind, Fleet, FleetEvent, FleetPrompt, FleetSession, Name, NameRecord,
-    NameState, NodeRecord, NodeState, PromptError, PromptId, Quota, Refusal, Refused, TurnItem,
+    NameState, NodeRecord, NodeState, PromptError, PromptId, Quota, Refusal, Refused, Tenant, TurnItem,
 };
 pub(crate) use store::Store;
 use tokio::task::{JoinHandle, JoinSet};
@@ -40,6 +40,10 @@ const CALM: Duration = Duration::from_secs(1800);
 
 pub(crate) fn name_of(number: u8) -> String {
     format!("name-{number}")
+}
+
+pub(crate) fn full_name(number: u8) -> Name {
+    format!("{}/{}", tenant_of(number), name_of(number)).parse().unwrap()
 }
 
 pub(crate) fn tenant_of(name: u8) -> &'static str {
@@ -247,16 +251,19 @@ impl<'a> Life<'a> {
             });
         for (index, tenant) in TENANTS.iter().enumerate() {
             let weight = u32::try_from(index).unwrap() + 1;
-            builder = builder.tenant(*tenant, Quota::default().weight(weight).live(TENANT_LIVE[index]));
+            builder = builder.tenant(
+                Tenant::new(*tenant).unwrap(),
+                Quota::default().weight(weight).live(TENANT_LIVE[index]),
+            );
         }
         let fleet = builder.start().await.map_err(|error| error.to_string())?;
         let (mut events, model, journal) =
-            (fleet.events(), self.case.model.clone(), self.case.journal.clone());
+            (fleet.operator().events(), self.case.model.clone(), self.case.journal.clone());
         self.events = Some(tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
                     Ok(FleetEvent::Activating { name, term, .. }) => {
-                        journal.claimed(process, name.as_str(), term);
+                        journal.claimed(process, name.session(), term);
                     }
                     Ok(FleetEvent::Ended { prompt, outcome, .. }) => {
                         if let Err(what) = model.state().told_end(prompt, outcome) {
@@ -280,7 +287,7 @@ impl<'a> Life<'a> {
 
     fn session(&self, name: u8) -> Option<FleetSession> {
         let fleet = self.fleet.as_ref()?;
-        Some(fleet.session(name_of(name)).unwrap().tenant(tenant_of(name)))
+        Some(fleet.tenant(tenant_of(name)).unwrap().session(name_of(name)).unwrap())
     }
 
     async fn restart(&mut self, restart: Restart) {

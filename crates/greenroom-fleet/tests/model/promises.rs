@@ -41,13 +41,13 @@ async fn grants_before_the_other(name_of: impl Fn(usize) -> String) -> usize {
     })
     .await;
     for number in 0..BULK {
-        let session = fleet.session(name_of(number)).unwrap().tenant("bulk");
+        let session = fleet.tenant("bulk").unwrap().session(name_of(number)).unwrap();
         drop(session.prompt(text(format!("p{number}"), 500, Kind::Plain)).await.unwrap());
     }
     sleep(Duration::from_secs(60)).await;
     let before = journal.state().order.len();
     assert!(before > 10, "{before}");
-    let session = fleet.session("small").unwrap().tenant("small");
+    let session = fleet.tenant("small").unwrap().session("small").unwrap();
     let mut turn = session.prompt(text("p-small", 0, Kind::Plain)).await.unwrap();
     let known = journal.state().order.len();
     assert!(turn.outcome().await.unwrap().is_completed());
@@ -72,7 +72,7 @@ async fn tool_calls_are_answered_while_the_backend_hangs() {
     let fleet = fleet(&journal, backend.clone(), |limits| limits.live = 4).await;
     let mut turns = Vec::new();
     for number in 0..4 {
-        let session = fleet.session(format!("name-{number}")).unwrap();
+        let session = fleet.tenant("default").unwrap().session(format!("name-{number}")).unwrap();
         turns.push(session.prompt(text(format!("p{number}"), 5000, Kind::Call)).await.unwrap());
     }
     sleep(Duration::from_secs(3)).await;

@@ -111,7 +111,9 @@ impl Driver {
             losses: BTreeMap::new(),
             server,
             server_since: Instant::now(),
-            names: (0..NAMES).map(|number| Name::new(format!("customer-{number}")).unwrap()).collect(),
+            names: (0..NAMES)
+                .map(|number| format!("tenant-{}/customer-{number}", number % 5).parse().unwrap())
+                .collect(),
             started: 0,
             lines,
             heard,
@@ -255,7 +257,6 @@ impl Driver {
         let prompt = &self.prompts.all[number];
         let wish = Wish::Prompt {
             name: self.names[prompt.session].clone(),
-            tenant: format!("tenant-{}", prompt.session % 5),
             key: number.to_string(),
             text: prompt.text.clone(),
             continuations: prompt.continuations,

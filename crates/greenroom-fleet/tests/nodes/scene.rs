@@ -107,6 +107,6 @@ impl Scene {
 }
 
 pub(crate) fn prompt(name: &str, text: &str) -> Wish {
-    let (name, tenant) = (Name::new(name).unwrap(), "acme".to_owned());
-    Wish::Prompt { name, tenant, key: text.to_owned(), text: text.to_owned(), continuations: 0 }
+    let name: Name = format!("acme/{name}").parse().unwrap();
+    Wish::Prompt { name, key: text.to_owned(), text: text.to_owned(), continuations: 0 }
 }

@@ -50,7 +50,7 @@ impl Node {
 
     /// Waits until the session runs a turn.
     async fn runs(&self, name: &str) {
-        let session = self.fleet.session(name).unwrap();
+        let session = self.fleet.tenant("default").unwrap().session(name).unwrap();
         within(SOON, async {
             while !matches!(session.record().await, Ok(record) if record.running.is_some()) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -67,15 +67,15 @@ async fn interrupt_and_passivate_reach_the_owner_through_postgres() {
         let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
         let first = Node::new(&address, &schema, folder.path(), deaf).await;
         let second = Node::new(&address, &schema, folder.path(), deaf).await;
-        let here = first.fleet.session("a\0b").unwrap();
+        let here = first.fleet.tenant("default").unwrap().session("a\0b").unwrap();
         let mut turn = within(SOON, here.prompt(FleetPrompt::new("hello"))).await.unwrap();
         let names = [&first, &second];
         first.runs("a\0b").await;
         // Either node may have claimed the session.
-        let snapshot = within(SOON, first.fleet.snapshot(Query::all())).await.unwrap();
+        let snapshot = within(SOON, first.fleet.operator().snapshot(Query::all())).await.unwrap();
         let owner = usize::from(snapshot.names[0].stage != "running");
         let (owner, other) = (names[owner], names[1 - owner]);
-        let there = other.fleet.session("a\0b").unwrap();
+        let there = other.fleet.tenant("default").unwrap().session("a\0b").unwrap();
         assert!(within(SOON, there.interrupt()).await.unwrap());
         let outcome = within(SOON, turn.outcome()).await.unwrap();
         assert!(matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }), "{outcome:?}");
@@ -95,12 +95,12 @@ async fn an_owner_killed_with_a_command_is_told_to_the_caller_on_postgres() {
     let Some(address) = server::address() else { return };
     let (schema, folder) = (schema(), tempfile::tempdir().unwrap());
     let first = Node::new(&address, &schema, folder.path(), false).await;
-    let here = first.fleet.session("a").unwrap();
+    let here = first.fleet.tenant("default").unwrap().session("a").unwrap();
     let turn = within(SOON, here.prompt(FleetPrompt::new("hello"))).await.unwrap().prompt_id();
     first.runs("a").await;
     let second = Node::new(&address, &schema, folder.path(), false).await;
     first.backend.fault_next("take_command", Fault::HangReply);
-    let there = second.fleet.session("a").unwrap();
+    let there = second.fleet.tenant("default").unwrap().session("a").unwrap();
     let mut interrupting = JoinSet::new();
     interrupting.spawn(async move { there.interrupt().await });
     within(SOON, first.backend.wait_for_hanging(1)).await;
@@ -108,7 +108,7 @@ async fn an_owner_killed_with_a_command_is_told_to_the_caller_on_postgres() {
     first.fleet.inject(FleetFault::Supervisor);
     let answer = within(SOON, interrupting.join_next()).await.unwrap().unwrap();
     assert!(matches!(answer, Err(FleetError::OutcomeUnknown { .. })), "{answer:?}");
-    let outcome = within(SOON, second.fleet.turn(turn).outcome()).await.unwrap();
+    let outcome = within(SOON, second.fleet.operator().turn(turn).outcome()).await.unwrap();
     let by_loss = matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. });
     assert!(by_loss, "{outcome:?}");
     assert_eq!(second.backend.requests("take_command"), 0, "nobody carries it out again");

@@ -36,7 +36,7 @@ pub(crate) async fn node(address: &str, schema: &str, folder: &Path, says: &'sta
 }
 
 pub(crate) async fn answer(fleet: &Fleet, name: &str, text: &str) -> String {
-    let session = fleet.session(name).unwrap();
+    let session = fleet.tenant("default").unwrap().session(name).unwrap();
     let mut turn = within(SOON, session.prompt(FleetPrompt::new(text))).await.unwrap();
     within(SOON, turn.outcome()).await.unwrap().text().unwrap_or_default().to_owned()
 }
@@ -53,7 +53,7 @@ async fn sessions_go_on_at_another_node_when_theirs_is_drained() {
     // The owner runs the prompts of its sessions, whoever has accepted them, and the other node reads the outcome.
     assert_eq!(answer(&second, "a", "who are you?").await, "first");
 
-    let mut events = second.events();
+    let mut events = second.operator().events();
     within(SOON, first.drain(Duration::from_secs(20))).await;
     for name in ["a", "b", "c"] {
         assert_eq!(answer(&second, name, "who are you now?").await, "second");

@@ -52,7 +52,7 @@ async fn a_node_under_load_renews_its_lease_in_time() {
     let (ended, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut load = JoinSet::new();
     for name in 0..NAMES {
-        let session = fleet.session(format!("customer-{name}")).unwrap();
+        let session = fleet.tenant("default").unwrap().session(format!("customer-{name}")).unwrap();
         let (ended, over) = (ended.clone(), over.clone());
         load.spawn(async move {
             while !over.load(Ordering::Relaxed) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use greenroom_fleet::backend::{PostgresBackend, Requests};
 use greenroom_fleet::{
     Accepted, Answered, Append, Ask, AttemptId, BackendError, BackendErrorKind, Begin, Change, Claim,
-    Claimed, Finish, InterruptedBy, Name, Owned, Ownership, PromptOutcome, QuestionId, Withdrawn,
+    Claimed, Finish, InterruptedBy, Name, Owned, Ownership, PromptOutcome, QuestionId, Tenant, Withdrawn,
 };
 use serde_json::json;
 
@@ -86,7 +86,11 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     let finish = Finish { owner, prompt, attempt, outcome, cost: 5, quarantine: None };
     let finished = after_a_lost_reply(&proxy, attempt, async || backend.finish(finish.clone()).await).await;
     assert!(matches!(finished, Owned::Done(true)), "{finished:?}");
-    assert_eq!(direct.tenant("acme".into()).await.unwrap().spent, 5, "the cost was counted twice");
+    assert_eq!(
+        direct.tenant(Tenant::new("acme").unwrap()).await.unwrap().spent,
+        5,
+        "the cost was counted twice"
+    );
 
     let second = accepted(&direct, "b").await;
     let withdrawn = after_a_lost_reply(&proxy, second, async || backend.withdraw(second).await).await;
@@ -124,7 +128,7 @@ async fn a_listener_that_connects_again_says_that_changes_were_missed() {
     in_time("the word that changes were missed", missed).await;
     // It listens already when it says so.
     accepted(&there, "after").await;
-    let name = Name::new("after").unwrap();
+    let name = "acme/after".parse::<Name>().unwrap();
     let heard = async { while changes.recv().await.unwrap() != Change::Queued(name.clone()) {} };
     in_time("the change", heard).await;
 }
@@ -155,7 +159,7 @@ async fn until_heard(
     changes: &mut tokio::sync::broadcast::Receiver<Change>,
     name: &str,
 ) {
-    let expected = Change::Queued(Name::new(name).unwrap());
+    let expected = Change::Queued(format!("acme/{}", name).parse::<Name>().unwrap());
     in_time("a hint", async {
         loop {
             accepted(there, name).await;

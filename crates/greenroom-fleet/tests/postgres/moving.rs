@@ -9,15 +9,15 @@ use greenroom_fleet::backend::Backend;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::tenants::{Kept, Tenants, accept, joined, turn};
+use crate::tenants::{Kept, Tenants, accept, joined, tenant, turn};
 use crate::{connect, schema, server};
 
 /// Turns of another tenant at a backend, until it is over.
 async fn work(backend: Arc<dyn Backend>, number: usize, over: Arc<AtomicBool>, turns: Arc<AtomicU32>) {
     let (node, conversation) = (joined(&*backend).await, Uuid::new_v4());
-    let (name, tenant) = (format!("works {number}"), format!("tenant {number}"));
+    let name = format!("tenant {number}/works");
     while !over.load(Ordering::SeqCst) {
-        turn(&*backend, node, accept(&name, &tenant, conversation), 1).await;
+        turn(&*backend, node, accept(&name, conversation), 1).await;
         turns.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -36,7 +36,11 @@ async fn a_tenant_moves_under_the_load_of_others_however_often_the_move_is_kille
     }
     let (here, there) = (Admin::new(from.clone()), Admin::new(to.clone()));
     let (mut killed, mut limit) = (0, Duration::from_millis(10));
-    while tokio::time::timeout(limit, here.move_tenant("acme", &there)).await.map(Result::unwrap).is_err() {
+    while tokio::time::timeout(limit, here.move_tenant(&tenant("acme"), &there))
+        .await
+        .map(Result::unwrap)
+        .is_err()
+    {
         (killed, limit) = (killed + 1, limit.mul_f64(1.3));
     }
     over.store(true, Ordering::SeqCst);

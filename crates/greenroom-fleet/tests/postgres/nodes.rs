@@ -8,7 +8,7 @@ use std::time::Duration;
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
     Accept, Accepted, AttemptId, BackendErrorKind, Begin, Change, Claim, Claimed, FleetEvent, Join, Name,
-    NodeId, Owned, Ownership, Page, PromptContent, PromptId, QueueBounds, Withdrawn,
+    NodeId, Owned, Ownership, Page, PromptContent, PromptId, QueueBounds, Tenant, Withdrawn,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -23,9 +23,8 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) fn accept(to: &str) -> Accept {
     Accept {
         prompt: PromptId::new(),
-        name: Name::new(to).unwrap(),
+        name: format!("acme/{}", to).parse::<Name>().unwrap(),
         profile: "support".into(),
-        tenant: "acme".into(),
         conversation: Uuid::new_v4(),
         host: None,
         key: None,
@@ -52,7 +51,7 @@ pub(crate) async fn joined(backend: &PostgresBackend) -> NodeId {
 }
 
 pub(crate) async fn owner(backend: &PostgresBackend, node: NodeId, name: &str) -> Ownership {
-    let name = Name::new(name).unwrap();
+    let name = format!("acme/{}", name).parse::<Name>().unwrap();
     let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
     match backend.claim(claim).await.unwrap() {
         Claimed::Won(record) => Ownership { name, node, term: record.term },
@@ -75,7 +74,7 @@ async fn eight_nodes_that_race_for_names_win_each_name_once() {
             let node = joined(&backend).await;
             let mut won = Vec::new();
             for name in 0..200 {
-                let name = Name::new(name.to_string()).unwrap();
+                let name = format!("acme/{}", name.to_string()).parse::<Name>().unwrap();
                 let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
                 match backend.claim(claim).await.unwrap() {
                     Claimed::Won(_) => won.push(name),
@@ -143,7 +142,7 @@ async fn requests_at_once_keep_the_counts_and_meet_no_deadlock() {
     let queued: u32 = names.iter().map(|name| name.queued).sum();
     assert_eq!(queued, 8 * 40);
     assert_eq!(backend.queued().await.unwrap(), queued);
-    assert_eq!(backend.tenant("acme".into()).await.unwrap().queued, queued);
+    assert_eq!(backend.tenant(Tenant::new("acme").unwrap()).await.unwrap().queued, queued);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,7 +198,7 @@ async fn changes_reach_the_other_nodes_and_transitions_stay() {
         }
     };
     let change = in_time("the change", heard).await;
-    assert_eq!(change, Change::Queued(Name::new("a\0b").unwrap()));
+    assert_eq!(change, Change::Queued("acme/a\0b".parse::<Name>().unwrap()));
     assert!(transitions.try_recv().is_err(), "transitions are told where they are made");
 }
 

@@ -75,7 +75,7 @@ async fn a_pooler_in_session_mode_carries_requests_and_hints() {
             assert!(there.prompt_record(prompt).await.unwrap().is_some());
             accepted(&there, "b").await;
             let heard = tokio::time::timeout(Duration::from_secs(1), async {
-                while changes.recv().await.unwrap() != Change::Queued(Name::new("b").unwrap()) {}
+                while changes.recv().await.unwrap() != Change::Queued("acme/b".parse::<Name>().unwrap()) {}
             });
             if heard.await.is_ok() {
                 return;

@@ -54,7 +54,7 @@ async fn a_user_with_the_rights_of_the_guide_runs_a_node() {
 
     let fleet = node(&theirs, &schema, folder.path(), "done").await;
     assert_eq!(answer(&fleet, "a", "hello").await, "done");
-    fleet.session("a").unwrap().delete().await.unwrap();
+    fleet.tenant("default").unwrap().session("a").unwrap().delete().await.unwrap();
     fleet.drain(Duration::from_secs(20)).await;
     let backend = connect(&theirs, &schema).await;
     let (store, key) = (Transcripts::of(backend.clone()), SessionKey::new("project", "session"));

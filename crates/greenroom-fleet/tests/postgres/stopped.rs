@@ -147,7 +147,7 @@ async fn before(request: &str, backend: &PostgresBackend, name: &str) -> Subject
     assert!(matches!(backend.accept(accept).await.unwrap(), Accepted::New(_)));
     let owner = match request {
         "claim" => Ownership { name: name.clone(), node, term: Default::default() },
-        _ => owner(backend, node, name.as_str()).await,
+        _ => owner(backend, node, name.session()).await,
     };
     let (attempt, question) = (AttemptId::new(), QuestionId::new());
     if !["claim", "begin"].contains(&request) {
@@ -225,11 +225,11 @@ async fn take_over(backend: &PostgresBackend, other: NodeId, subject: &Subject) 
     assert!(matches!(finished, Owned::Done(_)), "{finished:?}");
     assert!(matches!(backend.release(owner_of_free).await.unwrap(), Owned::Done(false)));
 
-    let taken = owner(backend, other, subject.name.as_str()).await;
+    let taken = owner(backend, other, subject.name.session()).await;
     let prompt = match backend.next_prompt(subject.name.clone()).await.unwrap() {
         Some(waits) => waits.id,
         // The node had finished it.
-        None => accepted(backend, subject.name.as_str()).await,
+        None => accepted(backend, subject.name.session()).await,
     };
     turn(backend, &taken, prompt).await;
     assert!(matches!(backend.renew(other, HOUR, false).await.unwrap(), Owned::Done(_)));

@@ -131,7 +131,7 @@ async fn a_conversation_moves_between_hosts_after_a_drain() {
         fleet.start().await.unwrap()
     };
     let asks = async |fleet: &Fleet, text: &str| {
-        let mut turn = fleet.session("a").unwrap().prompt(text).await.unwrap();
+        let mut turn = fleet.tenant("default").unwrap().session("a").unwrap().prompt(text).await.unwrap();
         let outcome = in_time("the turn", turn.outcome()).await.unwrap();
         outcome.text().unwrap_or_else(|| panic!("{outcome:?}")).to_owned()
     };
@@ -139,7 +139,7 @@ async fn a_conversation_moves_between_hosts_after_a_drain() {
     assert_eq!(asks(&first, "green").await, "green");
     first.drain(Duration::from_secs(20)).await;
     assert_eq!(asks(&second, "which?").await, "green, which?");
-    second.session("a").unwrap().delete().await.unwrap();
+    second.tenant("default").unwrap().session("a").unwrap().delete().await.unwrap();
     assert_eq!(asks(&second, "anew").await, "anew");
     second.drain(Duration::from_secs(20)).await;
 }

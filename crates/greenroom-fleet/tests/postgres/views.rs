@@ -25,9 +25,9 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     let schema = schema();
     let backend = connect(&address, &schema).await;
     let node = joined(&backend).await;
-    let first = accept("a\0b", "acme", Uuid::new_v4());
+    let first = accept("a\0b", Uuid::new_v4());
     assert!(matches!(backend.accept(first.clone()).await.unwrap(), Accepted::New(_)));
-    let waits = Accept { key: Some("a key".to_owned()), ..accept("waits", "evil", Uuid::new_v4()) };
+    let waits = Accept { key: Some("a key".to_owned()), ..accept("evil/waits", Uuid::new_v4()) };
     assert!(matches!(backend.accept(waits.clone()).await.unwrap(), Accepted::New(_)));
     let quarantined = backend.quarantine(waits.name.clone(), "it loops".to_owned()).await.unwrap();
     assert_eq!(quarantined, Marked::Done);

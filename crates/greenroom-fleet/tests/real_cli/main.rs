@@ -27,8 +27,7 @@ use greenroom::options::EnvPolicy;
 use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::LocalBackend;
 use greenroom_fleet::{
-    Fleet, FleetEvent, FleetLimits, FleetPrompt, InterruptedBy, Name, PassivatedBy, PromptId, PromptOutcome,
-    Query,
+    Fleet, FleetEvent, FleetLimits, FleetPrompt, InterruptedBy, PassivatedBy, PromptId, PromptOutcome, Query,
 };
 use greenroom_testkit::{ModelTurn, Script, ScriptedModel};
 use life::Life;
@@ -86,7 +85,7 @@ impl Stage {
 }
 
 async fn asks(fleet: &Fleet, name: &str, prompt: &str) -> String {
-    let mut turn = fleet.session(name).unwrap().prompt(prompt).await.unwrap();
+    let mut turn = fleet.tenant("default").unwrap().session(name).unwrap().prompt(prompt).await.unwrap();
     let outcome = in_time("the turn", turn.outcome()).await.unwrap();
     outcome.text().unwrap_or_else(|| panic!("no answer: {outcome:?}")).to_owned()
 }
@@ -103,9 +102,9 @@ async fn a_session_that_was_woken_remembers() {
     };
     let (fleet, backend) = stage.open(|_| {}).await;
     assert_eq!(asks(&fleet, "a", "My lamp is green.").await, "Noted.");
-    in_time("sleep", fleet.session("a").unwrap().passivate()).await.unwrap();
-    assert_eq!(fleet.snapshot(Query::all()).await.unwrap().live, 0);
-    let mut events = fleet.events();
+    in_time("sleep", fleet.tenant("default").unwrap().session("a").unwrap().passivate()).await.unwrap();
+    assert_eq!(fleet.operator().snapshot(Query::all()).await.unwrap().live, 0);
+    let mut events = fleet.operator().events();
     assert_eq!(asks(&fleet, "a", "Which colour has my lamp?").await, "Noted.");
     let resumed = loop {
         match in_time("the start", events.next()).await.unwrap().unwrap() {
@@ -131,14 +130,14 @@ async fn six_names_wake_in_turn_on_two_slots_and_remember() {
         (limits.live, limits.idle_before_eviction) = (2, Duration::from_millis(1));
     };
     let (fleet, backend) = stage.open(evict_soon).await;
-    let mut events = fleet.events();
+    let mut events = fleet.operator().events();
     let names = ["a", "b", "c", "d", "e", "f"];
     for name in names {
         asks(&fleet, name, &format!("I am number {name}{name}{name}.")).await;
     }
     for name in names {
         asks(&fleet, name, &format!("Who is {name}{name}{name}?")).await;
-        let live = fleet.snapshot(Query::active()).await.unwrap().live;
+        let live = fleet.operator().snapshot(Query::active()).await.unwrap().live;
         assert!(live <= 2, "{live}");
         let asked = stage.requests_with(&format!("Who is {name}{name}{name}?"));
         let last = asked.last().unwrap();
@@ -164,9 +163,9 @@ async fn a_deploy_keeps_prompts_and_conversations() {
     let script = Script::new().turn(ModelTurn::new().text("Noted.")).turn(slow);
     let Some(stage) = Stage::new(script.otherwise(ModelTurn::new().text("Here I am."))).await else { return };
     let (fleet, backend) = stage.open(|_| {}).await;
-    let a = fleet.session("a").unwrap();
+    let a = fleet.tenant("default").unwrap().session("a").unwrap();
     asks(&fleet, "a", "My lamp is green.").await;
-    let mut events = fleet.events();
+    let mut events = fleet.operator().events();
     let long =
         a.prompt(FleetPrompt::new("Count to a million.").continue_with("Go on counting.", 1)).await.unwrap();
     in_time("the turn", async {
@@ -181,9 +180,9 @@ async fn a_deploy_keeps_prompts_and_conversations() {
     backend.close().await;
 
     let (fleet, backend) = stage.open(|_| {}).await;
-    let outcome = in_time("the continuation", fleet.turn(long).outcome()).await.unwrap();
+    let outcome = in_time("the continuation", fleet.operator().turn(long).outcome()).await.unwrap();
     assert_eq!(outcome.text(), Some("Here I am."), "{outcome:?}");
-    let outcome = in_time("the queued prompt", fleet.turn(waits).outcome()).await.unwrap();
+    let outcome = in_time("the queued prompt", fleet.operator().turn(waits).outcome()).await.unwrap();
     assert_eq!(outcome.text(), Some("Here I am."));
     let asked = stage.requests_with("Which colour has my lamp?");
     let last = asked.last().unwrap();
@@ -197,12 +196,20 @@ async fn a_turn_that_a_drain_cuts_off_ends_as_interrupted_and_is_not_sent_again(
     let script = Script::new().turn(slow).otherwise(ModelTurn::new().text("Here I am."));
     let Some(stage) = Stage::new(script).await else { return };
     let (fleet, backend) = stage.open(|_| {}).await;
-    let long = fleet.session("a").unwrap().prompt("Count to a million.").await.unwrap().prompt_id();
+    let long = fleet
+        .tenant("default")
+        .unwrap()
+        .session("a")
+        .unwrap()
+        .prompt("Count to a million.")
+        .await
+        .unwrap()
+        .prompt_id();
     stage.counts().await;
     fleet.drain(Duration::from_secs(3)).await;
     backend.close().await;
     let (fleet, backend) = stage.open(|_| {}).await;
-    let outcome = in_time("the outcome", fleet.turn(long).outcome()).await.unwrap();
+    let outcome = in_time("the outcome", fleet.operator().turn(long).outcome()).await.unwrap();
     assert!(
         matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::Session { .. }, .. }),
         "{outcome:?}"
@@ -226,8 +233,8 @@ async fn reply(life: &mut Life, wish: Wish) -> Reply {
 }
 
 async fn sends(life: &mut Life, text: &str) -> PromptId {
-    let (name, tenant) = (Name::new("a").unwrap(), "acme".to_owned());
-    let wish = Wish::Prompt { name, tenant, key: text.to_owned(), text: text.to_owned(), continuations: 0 };
+    let name = "acme/a".parse().unwrap();
+    let wish = Wish::Prompt { name, key: text.to_owned(), text: text.to_owned(), continuations: 0 };
     match reply(life, wish).await {
         Reply::Accepted { prompt, .. } => prompt,
         other => panic!("{other:?}"),

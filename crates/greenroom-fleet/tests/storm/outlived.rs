@@ -78,10 +78,10 @@ async fn reply(life: &mut Life, wish: Wish) -> Reply {
 }
 
 async fn completes(life: &mut Life, text: &str) {
-    let (name, tenant) = (Name::new("a").unwrap(), "acme".to_owned());
+    let name: Name = "acme/a".parse().unwrap();
     let (key, text) = (text.to_owned(), text.to_owned());
     let Reply::Accepted { prompt, .. } =
-        reply(life, Wish::Prompt { name, tenant, key, text, continuations: 0 }).await
+        reply(life, Wish::Prompt { name, key, text, continuations: 0 }).await
     else {
         panic!("not accepted")
     };

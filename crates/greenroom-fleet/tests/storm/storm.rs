@@ -31,7 +31,6 @@ const LOOK: usize = 20;
 #[derive(Clone, Debug)]
 struct Session {
     name: Name,
-    tenant: String,
     /// The session is being deleted: no prompt is sent to it until that is done.
     deleting: bool,
     /// How often it was deleted. The keys of a deleted session may be used again.
@@ -85,8 +84,7 @@ impl Storm {
             std::fs::create_dir(scratch.join(part)).unwrap();
         }
         let session = |number: usize| Session {
-            name: Name::new(format!("customer-{number}")).unwrap(),
-            tenant: format!("tenant-{}", number % 5),
+            name: format!("tenant-{}/customer-{number}", number % 5).parse().unwrap(),
             deleting: false,
             deletions: 0,
         };
@@ -279,7 +277,6 @@ impl Storm {
         let session = &self.sessions[prompt.session];
         let wish = Wish::Prompt {
             name: session.name.clone(),
-            tenant: session.tenant.clone(),
             key: number.to_string(),
             text: prompt.text.clone(),
             continuations: prompt.continuations,

@@ -8,7 +8,7 @@ use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::{
     Accept, Accepted, Append, AppendEntries, Ask, AttemptId, Begin, Claim, Claimed, Finish, Join, Name,
     NameState, NodeId, Owned, Ownership, Page, PromptContent, PromptId, PromptOutcome, QuestionId,
-    QueueBounds, TranscriptsOf,
+    QueueBounds, Tenant, TranscriptsOf,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -16,15 +16,18 @@ use uuid::Uuid;
 const HOUR: Duration = Duration::from_secs(3600);
 
 pub(crate) fn name(name: &str) -> Name {
-    Name::new(name).unwrap()
+    if name.contains('/') { name.parse().unwrap() } else { format!("acme/{name}").parse().unwrap() }
 }
 
-pub(crate) fn accept(to: &str, tenant: &str, conversation: Uuid) -> Accept {
+pub(crate) fn tenant(tenant: &str) -> Tenant {
+    Tenant::new(tenant).unwrap()
+}
+
+pub(crate) fn accept(to: &str, conversation: Uuid) -> Accept {
     Accept {
         prompt: PromptId::new(),
         name: name(to),
         profile: "support".into(),
-        tenant: tenant.into(),
         conversation,
         host: None,
         key: None,
@@ -100,7 +103,7 @@ impl Tenants {
             let conversation = Uuid::new_v4();
             for number in 0..2 {
                 let key = Some(format!("key {number}"));
-                let accept = Accept { key, ..accept(session, tenant, conversation) };
+                let accept = Accept { key, ..accept(&format!("{tenant}/{session}"), conversation) };
                 turn(backend, node, accept.clone(), 5).await;
                 if tenant == "acme" { &mut tenants.acme } else { &mut tenants.other }.push(accept);
             }
@@ -166,13 +169,13 @@ async fn kept(backend: &dyn Backend, of: &[Accept], tenant: &str) -> Kept {
     let page = Page { after: None, limit: 10 };
     kept.extend(
         backend
-            .names_of(tenant.to_owned(), page)
+            .names_of(Tenant::new(tenant).unwrap(), page)
             .await
             .unwrap()
             .iter()
             .map(|record| format!("{} of {tenant}", record.name)),
     );
-    let spent = backend.tenant(tenant.to_owned()).await.unwrap().spent;
+    let spent = backend.tenant(Tenant::new(tenant).unwrap()).await.unwrap().spent;
     kept.extend((spent > 0).then(|| format!("{spent} spent")));
     Kept(kept)
 }

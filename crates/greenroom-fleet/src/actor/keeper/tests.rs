@@ -65,7 +65,7 @@ impl Stage {
 
     /// A name has an actor.
     fn awake(&self, name: &str) -> Arc<NameCell> {
-        awake(&self.shared, &Name::new(name).unwrap())
+        awake(&self.shared, &format!("acme/{}", name).parse::<Name>().unwrap())
     }
 
     /// Lets the keeper look at everything once.
@@ -89,7 +89,7 @@ impl Stage {
     /// Claims a name, as its actor knows.
     async fn own(&self, name: &Name) -> Ownership {
         let attempt = AttemptId::new();
-        self.awake(name.as_str()).holdings().claim = Some(attempt);
+        self.awake(name.session()).holdings().claim = Some(attempt);
         self.claim_by(name, attempt).await
     }
 
@@ -130,9 +130,9 @@ async fn a_reminder_wakes_its_name_at_its_moment() {
         let not_before = Some(stage.backend.now().after(SECOND * wait));
         stage.accept(crate::request::Accept { not_before, ..accept(name, HOUR) }).await;
     }
-    assert_eq!(stage.woken().await, [Name::new("sooner").unwrap()]);
+    assert_eq!(stage.woken().await, ["acme/sooner".parse::<Name>().unwrap()]);
     at(Instant::now(), stage.start, SECOND * 41);
-    let of = |name: &str, names: &[Name]| names.iter().any(|woken| woken.as_str() == name);
+    let of = |name: &str, names: &[Name]| names.iter().any(|woken| woken.session() == name);
     // The sooner one waits still, so each look finds it again.
     while !of("later", &stage.woken().await) {}
     at(Instant::now(), stage.start, SECOND * 97);
@@ -145,14 +145,14 @@ async fn a_prompt_that_waits_wakes_its_name_at_once_and_after_a_restart() {
     stage.settle().await;
     let before = Instant::now();
     stage.accept(accept("a", HOUR)).await;
-    assert_eq!(stage.woken().await, [Name::new("a").unwrap()]);
+    assert_eq!(stage.woken().await, ["acme/a".parse::<Name>().unwrap()]);
     at(Instant::now(), before, Duration::ZERO);
 
     drop(keeper);
     while stage.woken.try_recv().is_ok() {}
     let before = Instant::now();
     let _keeper = stage.keeper();
-    assert_eq!(stage.woken().await, [Name::new("a").unwrap()]);
+    assert_eq!(stage.woken().await, ["acme/a".parse::<Name>().unwrap()]);
     at(Instant::now(), before, Duration::ZERO);
 }
 
@@ -161,7 +161,7 @@ async fn a_name_that_was_freed_is_woken_for_its_next_prompt() {
     let mut stage = Stage::new().await;
     let _keeper = stage.keeper();
     stage.accept(accept("a", HOUR)).await;
-    let name = Name::new("a").unwrap();
+    let name = "acme/a".parse::<Name>().unwrap();
     let owner = stage.claim(&name).await;
     stage.settle().await;
     while stage.woken.try_recv().is_ok() {}
@@ -178,7 +178,7 @@ async fn a_lost_hint_is_found_by_the_next_look() {
     let _keeper = stage.keeper();
     stage.settle().await;
     stage.accept(accept("a", HOUR)).await;
-    assert_eq!(stage.woken().await, [Name::new("a").unwrap()]);
+    assert_eq!(stage.woken().await, ["acme/a".parse::<Name>().unwrap()]);
     assert!(stage.start.elapsed() <= SECOND * 6, "{:?}", stage.start.elapsed());
 }
 
@@ -229,7 +229,7 @@ async fn prompts_and_questions_expire_at_their_moments() {
     at(next(Change::Ended(expires)).await, before, SECOND * 13);
 
     let runs = stage.accept(accept("b", HOUR)).await;
-    let owner = stage.claim(&Name::new("b").unwrap()).await;
+    let owner = stage.claim(&"acme/b".parse::<Name>().unwrap()).await;
     let begin = Begin { owner: owner.clone(), prompt: runs, attempt: AttemptId::new(), reserve: None };
     assert!(matches!(stage.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let question = QuestionId::new();
@@ -299,7 +299,7 @@ async fn a_panic_in_a_step_is_told_and_the_duty_goes_on() {
         (actor.as_str(), why.as_str()),
         ("keeper, at its duty to wake names", "the first look panics")
     );
-    assert_eq!(stage.woken().await, [Name::new("a").unwrap()]);
+    assert_eq!(stage.woken().await, ["acme/a".parse::<Name>().unwrap()]);
     at(Instant::now(), stage.start, SECOND);
 }
 
@@ -321,7 +321,7 @@ async fn a_panic_in_a_step_that_does_not_wait_is_told() {
 /// folder.
 async fn stuck_deletion(stage: &Stage, name: &Name) -> (PathBuf, PathBuf) {
     stage.shared.folders.open().await.unwrap();
-    stage.accept(accept(name.as_str(), HOUR)).await;
+    stage.accept(accept(name.session(), HOUR)).await;
     let record = stage.backend.name_record(name.clone()).await.unwrap().unwrap();
     let own = stage.shared.folders.create(&record).await.unwrap();
     let (folder, away) = (own.work.parent().unwrap(), own.work.parent().unwrap().with_extension("away"));
@@ -336,16 +336,16 @@ async fn stuck_deletion(stage: &Stage, name: &Name) -> (PathBuf, PathBuf) {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_fails_delays_no_other_deletion() {
     let mut stage = Stage::new().await;
-    stuck_deletion(&stage, &Name::new("a stuck one").unwrap()).await;
+    stuck_deletion(&stage, &"acme/a stuck one".parse::<Name>().unwrap()).await;
     let _keeper = stage.keeper();
     // Its pause is 15 s by then.
     tokio::time::sleep(SECOND * 60).await;
     stage.events = stage.shared.events.subscribe();
     stage.accept(accept("b", HOUR)).await;
     let before = Instant::now();
-    let name = Name::new("b").unwrap();
+    let name = "acme/b".parse::<Name>().unwrap();
     assert_eq!(stage.backend.delete(name.clone()).await.unwrap(), Marked::Done);
-    let deleted = FleetEvent::Deleted { name, tenant: "acme".into() };
+    let deleted = FleetEvent::Deleted { name };
     stage.event(|event| *event == deleted).await;
     assert!(before.elapsed() <= LOOK + SECOND, "{:?}", before.elapsed());
     tokio::time::sleep(SECOND * 60 - before.elapsed()).await;
@@ -357,7 +357,7 @@ async fn a_deletion_that_fails_delays_no_other_deletion() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_whose_files_cannot_be_removed_is_tried_again() {
     let mut stage = Stage::new().await;
-    let name = Name::new("a").unwrap();
+    let name = "acme/a".parse::<Name>().unwrap();
     let (folder, away) = stuck_deletion(&stage, &name).await;
 
     let _keeper = stage.keeper();
@@ -369,7 +369,7 @@ async fn a_deletion_whose_files_cannot_be_removed_is_tried_again() {
     std::fs::remove_file(&folder).unwrap();
     std::fs::rename(&away, &folder).unwrap();
     let event = stage.event(|event| matches!(event, FleetEvent::Deleted { .. })).await;
-    assert_eq!(event, FleetEvent::Deleted { name: name.clone(), tenant: "acme".into() });
+    assert_eq!(event, FleetEvent::Deleted { name: name.clone() });
     assert!(!folder.exists());
     assert_eq!(stage.backend.name_record(name.clone()).await.unwrap(), None);
     assert_eq!(deletion::delete(&stage.shared, &name).await.unwrap(), Marked::Gone);
@@ -378,7 +378,7 @@ async fn a_deletion_whose_files_cannot_be_removed_is_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn names_without_an_owner_are_released_and_others_are_not() {
     let stage = Stage::new().await;
-    let (stranger, known) = (Name::new("stranger").unwrap(), Name::new("known").unwrap());
+    let (stranger, known) = ("acme/stranger".parse::<Name>().unwrap(), "acme/known".parse::<Name>().unwrap());
     for name in ["stranger", "known"] {
         stage.accept(accept(name, HOUR)).await;
     }

@@ -9,7 +9,7 @@ use crate::stage::joined;
 #[tokio::test(start_paused = true)]
 async fn callers_wait_for_a_step_that_hangs_up_to_a_limit() {
     let shared = joined(MemoryBackend::new(), FleetLimits::default()).await;
-    let cells = [NameCell::new(Name::new("a").unwrap())];
+    let cells = [NameCell::new("acme/a".parse::<Name>().unwrap())];
     let (goes_on, hangs) = oneshot::channel::<()>();
     cells[0].steps.spawn(hangs);
     let nodes = async || shared.backend.nodes(None, 10).await.unwrap().len();

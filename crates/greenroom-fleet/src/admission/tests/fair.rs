@@ -45,15 +45,15 @@ impl Node {
     fn carry_out(&mut self) {
         while let Some((name, grant)) = self.stage.machine.next(self.stage.now) {
             match grant {
-                Grant::Activate => self.stage.started(name.as_str()),
+                Grant::Activate => self.stage.started(name.session()),
                 Grant::Turn => {}
                 Grant::Passivate => {
-                    self.stage.freed(name.as_str());
+                    self.stage.freed(name.session());
                     continue;
                 }
             }
-            self.granted.push(name.to_string());
-            self.running.push_back(name.to_string());
+            self.granted.push(name.session().to_owned());
+            self.running.push_back(name.session().to_owned());
         }
     }
 
@@ -212,12 +212,12 @@ fn a_hundred_thousand_names_that_ask_are_all_served() {
     for _ in 0..100_000 {
         while let Some((name, grant)) = stage.machine.next(stage.now) {
             assert_eq!(grant, Grant::Activate);
-            stage.started(name.as_str());
+            stage.started(name.session());
             running.push_back(name);
         }
         let name = running.pop_front().unwrap();
-        stage.ended(name.as_str());
-        stage.freed(name.as_str());
+        stage.ended(name.session());
+        stage.freed(name.session());
     }
     assert_eq!(stage.machine.counts(), Default::default());
 }

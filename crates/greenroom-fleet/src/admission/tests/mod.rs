@@ -15,7 +15,7 @@ use crate::Name;
 use crate::limits::{FleetLimits, Quota};
 
 fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
+    format!("{}/{text}", tenant_of(text)).parse().unwrap()
 }
 
 fn tenant_of(name: &str) -> &str {
@@ -39,7 +39,9 @@ impl Stage {
         let limits = FleetLimits { live, activations_at_once, ..FleetLimits::default() };
         let quotas: HashMap<_, _> = shares
             .iter()
-            .map(|(tenant, weight, live)| (tenant.to_string(), Quota::default().weight(*weight).live(*live)))
+            .map(|(tenant, weight, live)| {
+                (crate::stage::tenant(tenant), Quota::default().weight(*weight).live(*live))
+            })
             .collect();
         Self { machine: Admission::new(limits, quotas, Quota::default()), now: Instant::now() }
     }
@@ -49,7 +51,7 @@ impl Stage {
     }
 
     fn asks(&mut self, text: &str, want: Want, order: Option<u64>) {
-        self.tell(text, AdmissionMessage::Ask { tenant: tenant_of(text).to_owned(), want, order });
+        self.tell(text, AdmissionMessage::Ask { want, order });
     }
 
     fn tally(&self) -> Tally {

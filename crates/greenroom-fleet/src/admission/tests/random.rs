@@ -80,7 +80,7 @@ impl Model {
         let mut names: BTreeMap<_, _> = (0..12).map(|n| (Self::text(n), away)).collect();
         for n in 0..found {
             let text = Self::text(n);
-            stage.machine.holds(&name(&text), tenant_of(&text), false);
+            stage.machine.holds(&name(&text), false);
             names.get_mut(&text).unwrap().is = Is::Running;
         }
         Self { stage, bound, names }
@@ -195,7 +195,7 @@ impl Model {
         };
         match grant {
             Grant::Activate => {
-                let text = name.to_string();
+                let text = name.session().to_owned();
                 let tenant = tenant_of(&text);
                 assert!(self.count(|_, one| Self::holds(one)) < self.bound.live, "capped: {text}");
                 assert!(self.holders(tenant) < self.cap(tenant), "capped for {tenant}: {text}");
@@ -205,18 +205,18 @@ impl Model {
                 (one.is, one.turn) = (Is::Starting, one.want.take() == Some(Want::Turn));
             }
             Grant::Turn => {
-                let one = self.names.get_mut(name.as_str()).unwrap();
+                let one = self.names.get_mut(name.session()).unwrap();
                 assert!(matches!(one.is, Is::Idle(_)) && one.want == Some(Want::Turn), "{name}: {one:?}");
                 (one.is, one.want) = (Is::Running, None);
             }
             Grant::Passivate => {
-                let text = name.to_string();
+                let text = name.session().to_owned();
                 let one = self.names[&text];
                 let Is::Idle(since) = one.is else { panic!("{text}: {one:?}") };
                 assert!(!one.busy, "{text} is busy");
                 assert!(one.want.is_some() || now - since >= IDLE, "{text} is idle since just now");
                 let needs = |text: &str, one: &One| {
-                    let own = tenant_of(text) == tenant_of(&name.to_string());
+                    let own = tenant_of(text) == name.tenant().as_str();
                     let room = self.holders(tenant_of(text)) < self.cap(tenant_of(text));
                     one.is == Is::Away && one.want.is_some() && (own || room || self.leaves(tenant_of(text)))
                 };

@@ -72,7 +72,7 @@ fn a_tenant_without_slots_is_never_granted_anything() {
     assert_eq!(stage.orders(), "");
     stage.run("b1");
     // A holder of it that is found after a restart does not make room for another of its names.
-    stage.machine.holds(&name("a2"), "a", false);
+    stage.machine.holds(&name("a2"), false);
     stage.ended("a2");
     stage.seconds(5);
     assert_eq!(stage.orders(), "");
@@ -238,7 +238,7 @@ fn no_more_holders_are_evicted_than_can_be_started() {
 fn holders_found_after_a_restart_count_and_run() {
     let mut stage = Stage::new(2);
     for holder in ["a1", "a2"] {
-        stage.machine.holds(&name(holder), "a", false);
+        stage.machine.holds(&name(holder), false);
     }
     stage.ask("b1");
     assert_eq!(stage.orders(), "");
@@ -250,7 +250,7 @@ fn holders_found_after_a_restart_count_and_run() {
 #[test]
 fn holders_that_start_during_a_restart_count_as_starting() {
     let mut stage = Stage::with(4, 1, &[]);
-    stage.machine.holds(&name("a1"), "a", true);
+    stage.machine.holds(&name("a1"), true);
     stage.ask("b1");
     assert_eq!(stage.orders(), "", "a1 starts");
     stage.started("a1");
@@ -261,7 +261,7 @@ fn holders_that_start_during_a_restart_count_as_starting() {
 fn holders_over_the_bound_after_a_restart_leave_one_by_one() {
     let mut stage = Stage::new(1);
     for holder in ["a1", "a2", "a3"] {
-        stage.machine.holds(&name(holder), "a", false);
+        stage.machine.holds(&name(holder), false);
     }
     stage.ask("b1");
     stage.ended("a1 a2 a3");
@@ -281,7 +281,7 @@ fn a_holder_found_late_takes_back_a_promised_slot() {
     stage.seconds(5);
     stage.ask("b1");
     assert_eq!(stage.orders(), "passivate a1");
-    stage.machine.holds(&name("a2"), "a", false);
+    stage.machine.holds(&name("a2"), false);
     stage.freed("a1");
     assert_eq!(stage.orders(), "", "a2 has the slot");
     stage.ended("a2");

@@ -29,9 +29,8 @@ fn database(disk: &SimulatedDisk) -> redb::Database {
 fn accept(key: u32) -> Accept {
     Accept {
         prompt: PromptId::new(),
-        name: Name::new("a").unwrap(),
+        name: "acme/a".parse::<Name>().unwrap(),
         profile: "support".to_owned(),
-        tenant: "acme".to_owned(),
         conversation: Uuid::new_v4(),
         host: None,
         key: Some(key.to_string()),
@@ -71,7 +70,7 @@ async fn a_power_cut_at_any_write_leaves_a_file_that_opens_with_whole_requests()
         for seed in 0..20 {
             let after = on(&disk.after_power_cut(disk.moment(), seed)).await;
             let kept = after.queued().await.unwrap();
-            let name = after.name_record(Name::new("a").unwrap()).await.unwrap();
+            let name = after.name_record("acme/a".parse::<Name>().unwrap()).await.unwrap();
             assert_eq!(name.map_or(0, |name| name.queued), kept, "cut at write {cut}, seed {seed}");
             assert!(kept as usize >= accepted, "cut at write {cut}: {accepted} accepted, {kept} kept");
         }
@@ -155,7 +154,7 @@ async fn a_record_of_a_process_that_cannot_be_read_is_told_and_can_be_removed() 
     write.commit().unwrap();
     drop(database);
     let backend = on(&disk).await;
-    let name = Name::new("a").unwrap();
+    let name = "acme/a".parse::<Name>().unwrap();
     let error = backend.left_processes_of(name.clone()).await.unwrap_err();
     assert_eq!(error.kind(), BackendErrorKind::Damaged);
     assert!(error.to_string().contains("the session 'a' with the term 7"), "{error}");
@@ -181,7 +180,7 @@ async fn a_request_that_fails_after_writes_is_undone_and_harms_no_request_of_its
     backend.join(Join { node, host, lease: Duration::from_secs(60), capacity: 8 }).await.unwrap();
     let claim = Claim { name: spoilt.name.clone(), node, attempt, losses: 3 };
     let Claimed::Won(before) = backend.claim(claim).await.unwrap() else { panic!("not won") };
-    let fine = Accept { name: Name::new("b").unwrap(), ..accept(2) };
+    let fine = Accept { name: "acme/b".parse::<Name>().unwrap(), ..accept(2) };
     let mut changes = backend.changes();
     // `begin` reads the content after its writes.
     let owner = Ownership { name: before.name.clone(), node, term: before.term };
@@ -292,7 +291,10 @@ async fn nodes_of_a_file_that_was_put_in_place_of_an_open_one_are_dead() {
     let first = LocalBackend::open(&path).await.unwrap();
     first.join(join()).await.unwrap();
     // So many rows that the next opening does not read all of them.
-    let of_name = |number: u32| Accept { name: Name::new(number.to_string()).unwrap(), ..accept(number) };
+    let of_name = |number: u32| Accept {
+        name: format!("acme/{}", number.to_string()).parse::<Name>().unwrap(),
+        ..accept(number)
+    };
     let accepts = (0..500).map(|number| first.accept(of_name(number)));
     assert!(futures_util::future::join_all(accepts).await.iter().all(Result::is_ok));
     first.close().await;

@@ -25,9 +25,8 @@ use world::{WAIT, World};
 fn accept(to: &str, key: impl ToString, wait: Duration) -> Accept {
     Accept {
         prompt: PromptId::new(),
-        name: Name::new(to).unwrap(),
+        name: crate::stage::name(to),
         profile: String::new(),
-        tenant: String::new(),
         conversation: Uuid::new_v4(),
         host: None,
         key: Some(key.to_string()),
@@ -105,7 +104,7 @@ fn a_reminder_that_becomes_ready_while_a_turn_ends_can_run() {
 fn an_account_is_not_closed_while_a_new_name_spends_from_it() {
     let mut world = World::new(1);
     let reserve = Reserve { period: Timestamp(1), budget: 100, amount: 60 };
-    let close = |step: &mut Step<'_>| step.close_account(String::new());
+    let close = |step: &mut Step<'_>| step.close_account(crate::stage::tenant("acme"));
     let closed = world.overlap(close, |world| {
         let (owner, _) = running(world);
         let second = accept("a", 2, WAIT);
@@ -119,7 +118,7 @@ fn an_account_is_not_closed_while_a_new_name_spends_from_it() {
         assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Some(_))));
     });
     assert_eq!((closed.unwrap().0, world.conflicts), (false, 1));
-    assert_eq!(world.step(|step| step.tenant(String::new())).reserved, 60);
+    assert_eq!(world.step(|step| step.tenant(crate::stage::tenant("acme"))).reserved, 60);
 }
 
 #[tokio::test]
@@ -133,9 +132,9 @@ async fn a_request_ends_although_each_look_at_the_clock_shows_another_moment() {
 #[test]
 fn a_look_ends_whatever_number_of_tenants_it_leaves_out() {
     let mut world = World::new(1);
-    let tenants: Vec<_> = (0..300).map(|number| format!("tenant {number}")).collect();
+    let tenants: Vec<_> = (0..300).map(|number| crate::stage::tenant(&format!("tenant {number}"))).collect();
     for tenant in &tenants {
-        let accept = Accept { tenant: tenant.clone(), ..accept(tenant, 1, WAIT) };
+        let accept = accept(&format!("{tenant}/a"), 1, WAIT);
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
     }
     let (node, of, without) = (NodeId::new(), None, tenants[1..].to_vec());
@@ -250,7 +249,7 @@ fn a_name_with_a_long_queue_is_deleted_in_bounded_steps() {
         let accept = accept("a", key, WAIT);
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
     }
-    let name = Name::new("a").unwrap();
+    let name = "acme/a".parse::<Name>().unwrap();
     assert_eq!(world.step(|step| step.delete(name.clone())), Marked::Done);
     let record = world.step(|step| step.name(&name)).unwrap();
     assert_eq!(record.queued as usize, prompts - BATCH);
@@ -274,17 +273,23 @@ fn rows_of_names_and_nodes_that_cannot_be_read_hide_no_others() {
     let nodes = [NodeId::new(), NodeId::new()];
     for node in nodes {
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
-        let name = Name::new(if node == nodes[0] { "d" } else { "c" }).unwrap();
+        let name = format!("acme/{}", if node == nodes[0] { "d" } else { "c" }).parse::<Name>().unwrap();
         let claim = Claim { name, node, attempt: AttemptId::new(), losses: 3 };
         assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
     }
     for to in ["a", "b"] {
-        world.map.put(Key::of(Table::Names).name(&Name::new(to).unwrap()).bytes(), b"spoilt").unwrap();
+        world
+            .map
+            .put(
+                Key::of(Table::Names).name(&format!("acme/{}", to).parse::<Name>().unwrap()).bytes(),
+                b"spoilt",
+            )
+            .unwrap();
     }
     world.map.put(Key::of(Table::Nodes).node(nodes[0]).bytes(), b"spoilt").unwrap();
     let page = Page { after: None, limit: 2 };
     let names = world.step(|step| step.names(page.clone()));
-    assert_eq!(names.iter().map(|record| record.name.as_str()).collect::<Vec<_>>(), ["c", "d"]);
+    assert_eq!(names.iter().map(|record| record.name.session()).collect::<Vec<_>>(), ["c", "d"]);
     assert_eq!(
         world.step(|step| step.nodes(None, 10)).iter().map(|node| node.id).collect::<Vec<_>>(),
         [nodes[1]]

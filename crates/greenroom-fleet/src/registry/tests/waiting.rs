@@ -11,7 +11,7 @@ impl World {
             let page = WaitingPage {
                 node,
                 of: None,
-                without: vec![without.to_owned()],
+                without: vec![crate::stage::tenant(without)],
                 profiles: None,
                 after,
                 limit,
@@ -42,7 +42,8 @@ impl World {
                 Some(id) => waiting.iter().find(|prompt| prompt.id == id),
                 None => waiting.iter().find(|prompt| ready(prompt)),
             };
-            let Some(first) = first.filter(|_| free && name.running.is_none() && name.tenant != without)
+            let Some(first) =
+                first.filter(|_| free && name.running.is_none() && name.name.tenant().as_str() != without)
             else {
                 continue;
             };
@@ -87,20 +88,16 @@ fn a_look_reads_no_rows_of_names_that_cannot_run() {
     world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     for number in 0..1_000 {
         let mut ask = |to: &str, tenant: &str, not_before| {
-            let accept = Accept {
-                tenant: tenant.to_owned(),
-                not_before,
-                ..accept(&format!("{to} {number}"), 1, WAIT)
-            };
+            let accept = Accept { not_before, ..accept(&format!("{tenant}/{to} {number}"), 1, WAIT) };
             assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
             accept.prompt
         };
-        let passive = ask("passive", "", None);
-        ask("quarantined", "", None);
+        let passive = ask("passive", "acme", None);
+        ask("quarantined", "acme", None);
         ask("of a tenant without money", "poor", None);
-        ask("a reminder", "", Some(Timestamp(9_999_999)));
+        ask("a reminder", "acme", Some(Timestamp(9_999_999)));
         let _: Withdrawn = world.step(|step| step.withdraw(passive));
-        let quarantined = Name::new(format!("quarantined {number}")).unwrap();
+        let quarantined = format!("acme/quarantined {number}").parse::<Name>().unwrap();
         let _: Marked = world.step(|step| step.quarantine(quarantined.clone(), "why".to_owned()));
     }
     let runs = accept("runs", 1, WAIT);
@@ -108,14 +105,14 @@ fn a_look_reads_no_rows_of_names_that_cannot_run() {
     let page = WaitingPage {
         node,
         of: None,
-        without: vec!["poor".to_owned()],
+        without: vec![crate::stage::tenant("poor")],
         profiles: None,
         after: None,
         limit: 256,
     };
     let mut rows = Counting(&world.map, std::cell::Cell::new(0));
     let (names, _) = run_alone(&mut rows, world.now, |step| step.waiting(page.clone())).unwrap();
-    assert_eq!(names.prompts.iter().map(|prompt| prompt.name.as_str()).collect::<Vec<_>>(), ["runs"]);
+    assert_eq!(names.prompts.iter().map(|prompt| prompt.name.session()).collect::<Vec<_>>(), ["runs"]);
     assert_eq!(names.next, None);
     let read = rows.1.get();
     // It runs again for the rows that it lacks, and reads all its rows at one moment then.
@@ -134,9 +131,9 @@ fn a_reminder_that_is_due_is_told_whatever_names_a_page_has() {
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
     }
     world.now = Timestamp(world.now.0 + 1);
-    let of = Some(vec![Name::new("other").unwrap()]);
+    let of = Some(vec!["acme/other".parse::<Name>().unwrap()]);
     let page = WaitingPage { node, of, without: Vec::new(), profiles: None, after: None, limit: 1 };
     let (names, told) = world.try_step(|step| step.waiting(page.clone())).unwrap();
     assert_eq!(names.prompts.len(), 1);
-    assert_eq!(told.changes, [Change::Queued(Name::new("reminded").unwrap())]);
+    assert_eq!(told.changes, [Change::Queued("acme/reminded".parse::<Name>().unwrap())]);
 }

@@ -18,7 +18,7 @@ use crate::record::{
 };
 use crate::request::*;
 
-const TENANTS: [&str; 2] = ["", "b\0"];
+const TENANTS: [&str; 2] = ["a", "b"];
 const NAMES: [&str; 3] = ["a", "a\0", "a\0\u{1}"];
 pub(super) const WAIT: Duration = Duration::from_millis(40);
 
@@ -134,7 +134,8 @@ impl World {
     }
 
     pub(super) fn random_request(&mut self) {
-        let name = Name::new(NAMES[self.below(NAMES.len())]).unwrap();
+        let (tenant, session) = (TENANTS[self.below(4) / 3], NAMES[self.below(NAMES.len())]);
+        let name: Name = format!("{tenant}/{session}").parse().unwrap();
         let attempt = AttemptId::new();
         match self.below(21) {
             0 => {
@@ -160,7 +161,6 @@ impl World {
                     prompt,
                     name,
                     profile: "support".to_owned(),
-                    tenant: TENANTS[self.below(4) / 3].to_owned(),
                     conversation: Uuid::new_v4(),
                     host: None,
                     key: (self.below(2) == 0).then(|| self.below(3).to_string()),

@@ -123,7 +123,7 @@ async fn a_start_on_a_full_disk_says_what_to_do_and_loses_nothing() {
         let fleet = start(on(on_disk(&disk).await, &clis, folder.path())).await;
         let record = named(&fleet, "a").record().await.unwrap();
         assert_eq!((record.queued, record.state), (1, NameState::Free));
-        assert!(fleet.withdraw(waits).await.unwrap());
+        assert!(fleet.operator().withdraw(waits).await.unwrap());
         assert_eq!(asks(&fleet, "a", "three").await, "re: three");
         drain(&fleet, secs(5)).await;
     }
@@ -148,13 +148,13 @@ async fn a_drain_on_a_full_disk_keeps_its_deadline_and_loses_nothing() {
 
     disk.mend();
     let fleet = start(on(on_disk(&disk).await, &clis, folder.path())).await;
-    let lost = outcome(fleet.turn(runs)).await;
+    let lost = outcome(fleet.operator().turn(runs)).await;
     assert!(
         matches!(lost, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. }),
         "{lost:?}"
     );
-    assert_eq!(outcome(fleet.turn(goes_on)).await.text(), Some("re: go on"));
-    assert_eq!(outcome(fleet.turn(waits)).await.text(), Some("re: two"));
+    assert_eq!(outcome(fleet.operator().turn(goes_on)).await.text(), Some("re: go on"));
+    assert_eq!(outcome(fleet.operator().turn(waits)).await.text(), Some("re: two"));
     assert_eq!(clis.prompts_of("a"), ["hold", "two"]);
     drain(&fleet, secs(5)).await;
 }
@@ -174,7 +174,7 @@ async fn a_fleet_whose_file_is_closed_under_it_ends_its_sessions() {
     in_time("the end", fleet.wait()).await;
     clis.gone().await;
     let fleet = start(on(on_disk(&disk).await, &clis, folder.path())).await;
-    assert!(matches!(outcome(fleet.turn(runs)).await, PromptOutcome::Interrupted { .. }));
+    assert!(matches!(outcome(fleet.operator().turn(runs)).await, PromptOutcome::Interrupted { .. }));
     drain(&fleet, secs(5)).await;
 }
 
@@ -209,7 +209,7 @@ async fn a_file_that_is_cut_under_a_turn_works_again_when_it_is_restored() {
     disk.replace(whole);
     drain(&fleet, secs(5)).await;
     let fleet = start(on(backend, &clis, folder.path())).await;
-    let lost = outcome(fleet.turn(runs)).await;
+    let lost = outcome(fleet.operator().turn(runs)).await;
     assert!(
         matches!(lost, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. }),
         "{lost:?}"

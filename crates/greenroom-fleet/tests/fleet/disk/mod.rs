@@ -23,7 +23,7 @@ fn on(backend: LocalBackend, clis: &Clis, folder: &Path) -> FleetBuilder {
         .backend(backend)
         .folder(folder)
         .configure(|limits| (limits.live, limits.activations_at_once) = (20, 20))
-        .profile("default", move |cx| session(&clis, cx.name.as_str()))
+        .profile("default", move |cx| session(&clis, cx.name.session()))
 }
 
 async fn on_disk(disk: &SimulatedDisk) -> LocalBackend {

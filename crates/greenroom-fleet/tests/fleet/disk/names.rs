@@ -74,11 +74,11 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 async fn writing(backend: LocalBackend, clis: &Clis) -> Fleet {
     let clis = clis.clone();
     let profile = move |cx: &greenroom_fleet::ActivationContext| {
-        std::fs::write(cx.working_directory.join("notes"), cx.name.as_str()).unwrap();
+        std::fs::write(cx.working_directory.join("notes"), cx.name.session()).unwrap();
         let transcripts = cx.config_directory.join("projects").join("-work");
         std::fs::create_dir_all(&transcripts).unwrap();
-        std::fs::write(transcripts.join(format!("{}.jsonl", cx.conversation)), cx.name.as_str()).unwrap();
-        session(&clis, cx.name.as_str())
+        std::fs::write(transcripts.join(format!("{}.jsonl", cx.conversation)), cx.name.session()).unwrap();
+        session(&clis, cx.name.session())
     };
     start(Fleet::builder().backend(backend).configure(|limits| limits.live = 64).profile("default", profile))
         .await
@@ -146,10 +146,10 @@ async fn odd_names_have_files_of_their_own_and_a_deletion_removes_exactly_them()
 #[test]
 fn a_name_is_1_to_256_bytes() {
     for name in odd_names() {
-        assert_eq!(Name::new(name.clone()).unwrap().as_str(), name);
+        assert_eq!(format!("default/{name}").parse::<Name>().unwrap().session(), name);
     }
     for bad in [String::new(), "x".repeat(257), "\u{1f98e}".repeat(64) + "x", "ä".repeat(129)] {
-        let error = Name::new(bad).unwrap_err();
+        let error = format!("default/{bad}").parse::<Name>().unwrap_err();
         assert!(error.to_string().contains("1 to 256 bytes"), "{error}");
     }
 }

@@ -99,7 +99,7 @@ impl Life {
     }
 
     async fn ends(&self, fleet: &Fleet, prompt: PromptId) -> PromptOutcome {
-        let mut turn = fleet.turn(prompt);
+        let mut turn = fleet.operator().turn(prompt);
         let mut messages = 0;
         while let Some(item) = in_time("a message", turn.next()).await {
             messages = item.unwrap().seq().unwrap_or(messages);
@@ -152,12 +152,12 @@ fn first_life() -> Life {
         let asks = life.accepts(&fleet, "c", "ask", plain).await;
         log.wait("the question", |event| matches!(event, FleetEvent::Asked { .. })).await;
         let question = named(&fleet, "c").questions().await.unwrap()[0].id;
-        in_time("the answer", fleet.answer(question, InquiryAnswer::allow())).await.unwrap();
+        in_time("the answer", fleet.operator().answer(question, InquiryAnswer::allow())).await.unwrap();
         assert_eq!(life.ends(&fleet, asks).await.text(), Some("re: ask allow"));
 
         life.accepts(&fleet, "d", "remember", tomorrow).await;
         let withdrawn = life.accepts(&fleet, "d", "never mind", tomorrow).await;
-        assert!(fleet.withdraw(withdrawn).await.unwrap());
+        assert!(fleet.operator().withdraw(withdrawn).await.unwrap());
         life.ends(&fleet, withdrawn).await;
 
         in_time("sleep", named(&fleet, "a").passivate()).await.unwrap();
@@ -237,7 +237,8 @@ async fn is_kept(backend: &LocalBackend, fact: &Fact) {
             assert!(last >= *messages && kept.len() as u64 == last, "messages {last} of {fact:?}");
         }
         Fact::Deleted { name, conversation } => {
-            let record = backend.name_record(Name::new(*name).unwrap()).await.unwrap();
+            let record =
+                backend.name_record(format!("default/{}", *name).parse::<Name>().unwrap()).await.unwrap();
             assert!(record.is_none_or(|record| record.conversation != *conversation), "{fact:?}");
         }
         Fact::Read { .. } => {}

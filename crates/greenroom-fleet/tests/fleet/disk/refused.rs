@@ -140,7 +140,7 @@ async fn a_file_with_damaged_pages_is_refused_or_read_without_a_panic() {
         match LocalBackend::open(&ended.path).await {
             Ok(backend) => {
                 // A page that the opening does not read: a request that reads it gets an error, and no panic.
-                let name = greenroom_fleet::Name::new("a").unwrap();
+                let name = "default/a".parse::<greenroom_fleet::Name>().unwrap();
                 let read = backend.name_record(name).await;
                 if let Err(error) = read {
                     assert_ne!(error.kind(), BackendErrorKind::Closed, "page {page}: {error}");

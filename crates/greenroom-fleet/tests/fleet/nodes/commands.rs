@@ -93,7 +93,7 @@ async fn an_owner_that_is_lost_with_a_command_leaves_its_outcome_unknown() {
     first.kill(&world).await;
     let unknown = within(secs(60), unknown).await.unwrap();
     assert!(matches!(unknown, Err(FleetError::OutcomeUnknown { .. })), "{unknown:?}");
-    let lost = outcome(second.fleet.turn(turn.prompt_id())).await;
+    let lost = outcome(second.fleet.operator().turn(turn.prompt_id())).await;
     let by_loss = matches!(lost, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. });
     assert!(by_loss, "{lost:?}");
     assert_eq!(asks(&second.fleet, "a", "two").await, "re: two");

@@ -1,7 +1,7 @@
 //! Requests to a node that does not own the session.
 
 use greenroom::callback::InquiryAnswer;
-use greenroom_fleet::{ActivationContext, FleetError, NameState, Placement, QuestionQuery, TurnItem};
+use greenroom_fleet::{ActivationContext, FleetError, NameState, Placement, TurnItem};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -22,7 +22,7 @@ async fn a_turn_is_read_on_another_node_than_its_owner() {
     let begun = Instant::now();
     let prompt = send(&second.fleet, "a", "wait 10").await.prompt_id();
     for (node, late) in [(&first, 0), (&second, 0), (&deaf, 1)] {
-        let mut turn = node.fleet.turn(prompt);
+        let mut turn = node.fleet.operator().turn(prompt);
         let mut texts = Vec::new();
         while let Some(item) = in_time("the next message", turn.next()).await {
             if let TurnItem::Message { message, .. } = item.unwrap() {
@@ -120,7 +120,7 @@ async fn a_session_that_runs_elsewhere_waits_for_no_slot_here() {
         .log
         .wait(
             "the wait for a slot",
-            |event| matches!(event, FleetEvent::Waiting { name, .. } if name.as_str() == "a"),
+            |event| matches!(event, FleetEvent::Waiting { name, .. } if name.session() == "a"),
         )
         .await;
     first.backend.disable();
@@ -165,10 +165,7 @@ async fn a_question_is_answered_on_another_node() {
         let turn = send(&second.fleet, "a", "ask").await;
         let question = in_time("the question", async {
             loop {
-                let open = second
-                    .fleet
-                    .questions(QuestionQuery::new().name(named(&second.fleet, "a").name().clone()));
-                if let [question] = &*open.await.unwrap() {
+                if let [question] = &*named(&second.fleet, "a").questions().await.unwrap() {
                     return question.id;
                 }
                 sleep(secs(1)).await;
@@ -176,7 +173,7 @@ async fn a_question_is_answered_on_another_node() {
         })
         .await;
         let answered = Instant::now();
-        second.fleet.answer(question, InquiryAnswer::allow()).await.unwrap();
+        second.fleet.operator().answer(question, InquiryAnswer::allow()).await.unwrap();
         assert_eq!(outcome(turn).await.text(), Some("re: ask allow"));
         assert!(answered.elapsed() <= secs(if deaf { 7 } else { 1 }), "{:?}", answered.elapsed());
     }
@@ -201,7 +198,7 @@ async fn a_session_that_is_bound_to_a_host_runs_on_its_nodes_only() {
     let warm = in_time("warm", named(&there.fleet, "a").warm()).await.unwrap_err();
     assert_eq!(warm.to_string(), "the session belongs to the host 'here'");
     let back = on("here").await;
-    assert_eq!(outcome(back.fleet.turn(waits)).await.text(), Some("re: three"));
+    assert_eq!(outcome(back.fleet.operator().turn(waits)).await.text(), Some("re: three"));
     assert_eq!(world.clis.starts_of("a"), 2);
 }
 
@@ -241,7 +238,7 @@ async fn a_node_without_the_profile_of_a_session_leaves_it_to_the_others() {
     sleep(secs(10)).await;
     let clis = world.clis.clone();
     let change = |builder: FleetBuilder| {
-        let profile = move |cx: &ActivationContext| crate::scenes::session(&clis, cx.name.as_str());
+        let profile = move |cx: &ActivationContext| crate::scenes::session(&clis, cx.name.session());
         builder.profile("new", profile).configure(|limits| limits.live = 1)
     };
     let new = Node::with(&world, FaultedBackend::new(world.backend.clone()), change).await;

@@ -57,10 +57,10 @@ async fn prompts_that_wait_for_a_slot_of_a_draining_node_run_elsewhere() {
     let fleet = first.fleet.clone();
     let draining = tokio::spawn(async move { fleet.drain(secs(20)).await });
     for waits in waits {
-        assert_eq!(outcome(second.fleet.turn(waits.prompt_id())).await.text(), Some("re: one"));
+        assert_eq!(outcome(second.fleet.operator().turn(waits.prompt_id())).await.text(), Some("re: one"));
     }
     assert!(opened.elapsed() < secs(6), "{:?}", opened.elapsed());
-    assert_eq!(outcome(second.fleet.turn(runs.prompt_id())).await.text(), Some("re: wait 6"));
+    assert_eq!(outcome(second.fleet.operator().turn(runs.prompt_id())).await.text(), Some("re: wait 6"));
     in_time("the drain", draining).await.unwrap();
 }
 

@@ -38,9 +38,10 @@ async fn earlier_owner(
     backend.join(Join { node, host: host.into(), lease: Duration::from_secs(3), capacity: 8 }).await.unwrap();
     let prompt = serde_json::to_value(greenroom::Prompt::from("hello")).unwrap();
     let content = PromptContent { prompt, continuation: None };
-    let accept = Accept { profile: "default".into(), tenant: "default".into(), content, ..accept("a") };
+    let accept =
+        Accept { name: "default/a".parse().unwrap(), profile: "default".into(), content, ..accept("a") };
     let Accepted::New(prompt) = backend.accept(accept).await.unwrap() else { panic!("refused") };
-    let name = Name::new("a").unwrap();
+    let name = "default/a".parse::<Name>().unwrap();
     let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
     let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name, node, term: record.term };
@@ -73,7 +74,7 @@ async fn a_cli_of_a_lost_node_of_this_host_ends_before_the_next_one_starts() {
         .on_read(move |_, _| *runs.lock().unwrap() = Some(std::fs::read(&environment).unwrap_or_default()));
     let node = Node::on_host(&world, "local").await;
     assert!(cli.0.try_wait().unwrap().is_none(), "its node may live");
-    assert!(outcome(node.fleet.turn(prompt)).await.is_completed());
+    assert!(outcome(node.fleet.operator().turn(prompt)).await.is_completed());
     let environment = ran.lock().unwrap().take().unwrap();
     assert!(environment.is_empty(), "it ran beside the next one");
     assert_eq!(cli.0.wait().unwrap().signal(), Some(9));
@@ -86,7 +87,7 @@ async fn a_cli_of_a_lost_node_of_another_host_is_left_alone() {
     let world = World::new();
     let (mut cli, prompt) = earlier_node(&world.backend, "there").await;
     let node = Node::on_host(&world, "here").await;
-    assert!(outcome(node.fleet.turn(prompt)).await.is_completed());
+    assert!(outcome(node.fleet.operator().turn(prompt)).await.is_completed());
     assert_eq!(cli.0.try_wait().unwrap(), None, "a process of the same number may be anybody's here");
     let left = world.backend.left_processes(10).await.unwrap();
     assert_eq!(left.len(), 1, "for the next fleet there: {left:?}");
@@ -108,7 +109,7 @@ async fn no_cli_starts_while_the_record_of_an_earlier_one_cannot_be_read() {
     node.log.wait("the quarantine", |event| matches!(event, FleetEvent::Quarantined { .. })).await;
     assert_eq!(world.clis.starts_of("a"), 0, "a second CLI may run beside the first one");
     let admin = Admin::new(world.backend.clone());
-    let stuck = admin.stuck(None, 10).await.unwrap();
+    let stuck = admin.stuck(None, None, 10).await.unwrap();
     let NameState::Quarantined { why, .. } = &stuck[0].state else { panic!("{stuck:?}") };
     assert!(why.contains(&format!("with the term {} cannot be read", owner.term)), "{why}");
     assert!(why.contains("remove_process"), "{why}");
@@ -116,5 +117,5 @@ async fn no_cli_starts_while_the_record_of_an_earlier_one_cannot_be_read() {
     assert_eq!(admin.left_processes(owner.name.clone()).await.unwrap().len(), 1);
     assert!(admin.remove_process(owner.name.clone(), owner.term).await.unwrap());
     assert!(admin.unquarantine(owner.name).await.unwrap());
-    assert!(outcome(node.fleet.turn(prompt)).await.is_completed());
+    assert!(outcome(node.fleet.operator().turn(prompt)).await.is_completed());
 }

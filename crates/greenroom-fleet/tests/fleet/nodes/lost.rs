@@ -33,10 +33,10 @@ async fn names_of_a_killed_node_run_elsewhere_soon_after_its_lease() {
     let killed = Instant::now();
     first.kill(&world).await;
     for (runs, waits) in turns {
-        assert!(is_lost(&outcome(second.fleet.turn(runs.prompt_id())).await));
+        assert!(is_lost(&outcome(second.fleet.operator().turn(runs.prompt_id())).await));
         assert_eq!(outcome(waits).await.text(), Some("re: two"));
     }
-    assert_eq!(outcome(second.fleet.turn(goes_on)).await.text(), Some("re: go on"));
+    assert_eq!(outcome(second.fleet.operator().turn(goes_on)).await.text(), Some("re: go on"));
     let took = killed.elapsed();
     assert!(took <= secs(32), "{took:?}");
     assert_eq!(second.lost_nodes(), 1);
@@ -110,10 +110,10 @@ async fn a_node_that_opens_after_a_kill_has_the_names_after_the_lease() {
     let second = Node::new(&world).await;
     // The first one counts as alive, so nothing is taken from it, and the opening waits for nothing.
     assert!(opens.elapsed() < secs(1), "{:?}", opens.elapsed());
-    let waiting = second.fleet.turn(runs).record().await.unwrap();
+    let waiting = second.fleet.operator().turn(runs).record().await.unwrap();
     assert!(matches!(waiting.state, greenroom_fleet::PromptState::Begun { .. }), "{waiting:?}");
-    assert_eq!(outcome(second.fleet.turn(waits)).await.text(), Some("re: two"));
-    assert!(is_lost(&outcome(second.fleet.turn(runs)).await));
+    assert_eq!(outcome(second.fleet.operator().turn(waits)).await.text(), Some("re: two"));
+    assert!(is_lost(&outcome(second.fleet.operator().turn(runs)).await));
     // The killed node tries to leave for 2 s, and only then the second one opens.
     assert!(killed.elapsed() <= secs(2 + 32), "{:?}", killed.elapsed());
     assert_eq!((world.clis.starts_of("a"), world.clis.most_live()), (2, 1));

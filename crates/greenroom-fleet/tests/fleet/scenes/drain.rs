@@ -55,8 +55,8 @@ async fn a_turn_longer_than_the_drain_is_cut_off_and_goes_on_with_its_continuati
     );
 
     let fleet = world.fleet(|_| {}).await;
-    assert_eq!(outcome(fleet.turn(goes_on)).await.text(), Some("re: go on"));
-    assert_eq!(outcome(fleet.turn(waits)).await.text(), Some("re: two"));
+    assert_eq!(outcome(fleet.operator().turn(goes_on)).await.text(), Some("re: go on"));
+    assert_eq!(outcome(fleet.operator().turn(waits)).await.text(), Some("re: two"));
     assert_eq!(world.clis.prompts_of("b"), ["hold", "go on"]);
     assert_eq!((world.clis.starts_of("a"), world.clis.starts_of("b")), (2, 2));
 }
@@ -168,7 +168,7 @@ async fn readers_go_on_after_a_restart_by_id_and_number() {
     let id = turn.prompt_id();
     drain(&fleet, secs(20)).await;
     let fleet = world.fleet(|_| {}).await;
-    let mut again = fleet.turn(id).messages_from(2);
+    let mut again = fleet.operator().turn(id).messages_from(2);
     let first = in_time("an item", again.next()).await.unwrap().unwrap();
     assert_eq!((first.seq(), first.text().as_deref()), (Some(2), Some("re: one")));
     assert_eq!(outcome(again).await.text(), Some("re: one"));
@@ -185,7 +185,7 @@ async fn a_restart_on_a_file_keeps_names_prompts_keys_and_outcomes() {
     };
     let (fleet, backend) = open().await;
     let ended = send(&fleet, "a", FleetPrompt::new("one").key("k")).await.prompt_id();
-    outcome(fleet.turn(ended)).await;
+    outcome(fleet.operator().turn(ended)).await;
     let runs = send(&fleet, "a", "hold").await.prompt_id();
     let goes_on = send(&fleet, "b", FleetPrompt::new("hold").continue_with("go on", 1)).await.prompt_id();
     world.clis.read(3).await;
@@ -197,15 +197,15 @@ async fn a_restart_on_a_file_keeps_names_prompts_keys_and_outcomes() {
     backend.close().await;
 
     let (fleet, _) = open().await;
-    let cut = outcome(fleet.turn(runs)).await;
+    let cut = outcome(fleet.operator().turn(runs)).await;
     assert!(matches!(cut, PromptOutcome::Interrupted { .. }), "{cut:?}");
-    assert_eq!(outcome(fleet.turn(goes_on)).await.text(), Some("re: go on"));
+    assert_eq!(outcome(fleet.operator().turn(goes_on)).await.text(), Some("re: go on"));
     for (name, id) in waits {
-        assert_eq!(outcome(fleet.turn(id)).await.text(), Some("re: wait 0"), "{name}");
+        assert_eq!(outcome(fleet.operator().turn(id)).await.text(), Some("re: wait 0"), "{name}");
         assert_eq!(world.clis.prompts_of(name).iter().filter(|text| *text == "wait 0").count(), 1);
     }
     assert!(send(&fleet, "a", FleetPrompt::new("one").key("k")).await.is_duplicate());
-    assert_eq!(outcome(fleet.turn(ended)).await.text(), Some("re: one"));
+    assert_eq!(outcome(fleet.operator().turn(ended)).await.text(), Some("re: one"));
     drain(&fleet, secs(5)).await;
 }
 

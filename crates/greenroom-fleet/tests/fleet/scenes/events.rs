@@ -7,14 +7,14 @@ use super::*;
 
 /// The events of a prompt: a word, and for an end its outcome.
 fn of_prompt(event: &FleetEvent, of: PromptId) -> Option<String> {
-    let (word, name, tenant, prompt) = match event {
-        FleetEvent::Accepted { name, prompt } => ("accepted", name, tenant, prompt),
-        FleetEvent::Begun { name, prompt } => ("begun", name, tenant, prompt),
-        FleetEvent::Continues { name, prompt } => ("continues", name, tenant, prompt),
-        FleetEvent::Ended { name, prompt, outcome } => (*outcome, name, tenant, prompt),
+    let (word, name, prompt) = match event {
+        FleetEvent::Accepted { name, prompt } => ("accepted", name, prompt),
+        FleetEvent::Begun { name, prompt } => ("begun", name, prompt),
+        FleetEvent::Continues { name, prompt } => ("continues", name, prompt),
+        FleetEvent::Ended { name, prompt, outcome } => (*outcome, name, prompt),
         _ => return None,
     };
-    (*prompt == of).then(|| format!("{word} {name} {tenant}"))
+    (*prompt == of).then(|| format!("{word} {name}"))
 }
 
 async fn story(log: &Log, of: PromptId, length: usize) -> Vec<String> {
@@ -23,7 +23,7 @@ async fn story(log: &Log, of: PromptId, length: usize) -> Vec<String> {
 }
 
 async fn sends(fleet: &Fleet, name: &str, prompt: impl Into<FleetPrompt>) -> PromptId {
-    in_time("the accept", named(fleet, name).tenant("acme").prompt(prompt)).await.unwrap().prompt_id()
+    in_time("the accept", named_of(fleet, "acme", name).prompt(prompt)).await.unwrap().prompt_id()
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,20 +33,23 @@ async fn each_prompt_is_told_once_however_it_ends() {
     let log = Log::new(builder.events());
     let fleet = start(builder).await;
     let completed = sends(&fleet, "a", "one").await;
-    outcome(fleet.turn(completed)).await;
+    outcome(fleet.operator().turn(completed)).await;
     let interrupted = sends(&fleet, "a", "hold").await;
     world.clis.read(2).await;
     let expired = sends(&fleet, "a", FleetPrompt::new("late").wait(secs(5))).await;
     let withdrawn = sends(&fleet, "a", "no more").await;
     let deleted = sends(&fleet, "b", "never").await;
-    assert!(fleet.withdraw(withdrawn).await.unwrap() && fleet.withdraw(withdrawn).await.unwrap());
+    assert!(
+        fleet.operator().withdraw(withdrawn).await.unwrap()
+            && fleet.operator().withdraw(withdrawn).await.unwrap()
+    );
     tokio::time::sleep(secs(10)).await;
     for _ in 0..2 {
-        named(&fleet, "b").delete().await.unwrap();
+        named_of(&fleet, "acme", "b").delete().await.unwrap();
     }
-    named(&fleet, "a").interrupt().await.unwrap();
+    named_of(&fleet, "acme", "a").interrupt().await.unwrap();
     let of = |name: &str, words: &[&str]| {
-        words.iter().map(|word| format!("{word} {name} acme")).collect::<Vec<_>>()
+        words.iter().map(|word| format!("{word} acme/{name}")).collect::<Vec<_>>()
     };
     assert_eq!(story(&log, completed, 3).await, of("a", &["accepted", "begun", "completed"]));
     assert_eq!(story(&log, interrupted, 3).await, of("a", &["accepted", "begun", "interrupted"]));
@@ -77,12 +80,14 @@ async fn turns_of_a_lost_owner_are_told_by_the_fleet_that_recovers_them() {
     let builder = world.builder();
     let log = Log::new(builder.events());
     let fleet = start(builder).await;
-    outcome(fleet.turn(goes_on)).await;
-    assert_eq!(story(&log, ends, 1).await, ["interrupted a acme"]);
-    let went_on = ["continues b acme", "begun b acme", "completed b acme"];
+    outcome(fleet.operator().turn(goes_on)).await;
+    assert_eq!(story(&log, ends, 1).await, ["interrupted acme/a"]);
+    let went_on = ["continues acme/b", "begun acme/b", "completed acme/b"];
     assert_eq!(story(&log, goes_on, 3).await, went_on);
     assert_eq!(
-        log.count(|event| matches!(event, FleetEvent::Recovered { tenant, .. } if tenant == "acme")),
+        log.count(
+            |event| matches!(event, FleetEvent::Recovered { name } if name.tenant().as_str() == "acme")
+        ),
         2
     );
 }
@@ -108,18 +113,16 @@ async fn a_transition_whose_reply_is_lost_is_told_once() {
         backend.fault_next(method, Fault::LoseReply);
     }
     let prompt = sends(&fleet, "a", "one").await;
-    outcome(fleet.turn(prompt)).await;
+    outcome(fleet.operator().turn(prompt)).await;
     backend.fault_next("quarantine", Fault::LoseReply);
     backend.fault_next("unquarantine", Fault::LoseReply);
-    named(&fleet, "a").quarantine("by hand").await.unwrap();
+    named_of(&fleet, "acme", "a").quarantine("by hand").await.unwrap();
     // The repeated request finds that the first one has done the work.
-    assert!(!named(&fleet, "a").unquarantine().await.unwrap());
-    let lifted =
-        |event: &FleetEvent| matches!(event, FleetEvent::Unquarantined { tenant, .. } if tenant == "acme");
+    assert!(!named_of(&fleet, "acme", "a").unquarantine().await.unwrap());
+    let lifted = |event: &FleetEvent| matches!(event, FleetEvent::Unquarantined { name } if name.tenant().as_str() == "acme");
     log.wait("the lift", lifted).await;
-    let told = ["accepted a acme", "begun a acme", "completed a acme"];
+    let told = ["accepted acme/a", "begun acme/a", "completed acme/a"];
     assert_eq!(story(&log, prompt, 3).await, told);
-    let quarantined =
-        |event: &FleetEvent| matches!(event, FleetEvent::Quarantined { tenant, .. } if tenant == "acme");
+    let quarantined = |event: &FleetEvent| matches!(event, FleetEvent::Quarantined { name, .. } if name.tenant().as_str() == "acme");
     assert_eq!((log.count(quarantined), log.count(lifted)), (1, 1));
 }

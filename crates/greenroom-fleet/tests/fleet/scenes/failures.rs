@@ -15,17 +15,17 @@ async fn breakable(world: &World, change: impl FnOnce(&mut FleetLimits)) -> (Fle
         if *broken.lock().unwrap() {
             panic!("no such template");
         }
-        session(&clis, cx.name.as_str())
+        session(&clis, cx.name.session())
     });
     (start(builder).await, switch)
 }
 
 fn failed(event: &FleetEvent, of: &str) -> bool {
-    matches!(event, FleetEvent::ActivationFailed { name, .. } if name.as_str() == of)
+    matches!(event, FleetEvent::ActivationFailed { name, .. } if name.session() == of)
 }
 
 fn quarantined(event: &FleetEvent, of: &str) -> bool {
-    matches!(event, FleetEvent::Quarantined { name, .. } if name.as_str() == of)
+    matches!(event, FleetEvent::Quarantined { name, .. } if name.session() == of)
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,7 +50,7 @@ async fn failed_activations_back_off_and_the_third_quarantines() {
         matches!(&record.state, NameState::Quarantined { why, .. } if why.contains("no such template")),
         "{record:?}"
     );
-    assert_eq!(fleet.snapshot(Query::stuck()).await.unwrap().names.len(), 1);
+    assert_eq!(fleet.operator().snapshot(Query::stuck()).await.unwrap().names.len(), 1);
     let warm = in_time("warm", a.warm()).await.unwrap_err();
     assert!(
         warm.to_string().contains("quarantined") && warm.to_string().contains("no such template"),
@@ -77,7 +77,7 @@ async fn the_wait_between_failed_activations_ends_at_a_minute() {
         log.all().into_iter().filter(|(_, event)| failed(event, "a")).map(|(at, _)| at).collect();
     let longest = times.windows(2).map(|two| two[1] - two[0]).max().unwrap();
     assert!((secs(45)..secs(76)).contains(&longest), "{longest:?}");
-    assert!(fleet.withdraw(turn.prompt_id()).await.unwrap());
+    assert!(fleet.operator().withdraw(turn.prompt_id()).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +141,7 @@ async fn a_profile_that_is_missing_after_a_deploy_quarantines_its_names() {
     let (fleet, switch) = breakable(&world, |_| {}).await;
     *switch.lock().unwrap() = false;
     in_time("unquarantine", named(&fleet, "a").unquarantine()).await.unwrap();
-    assert_eq!(outcome(fleet.turn(waits)).await.text(), Some("re: two"));
+    assert_eq!(outcome(fleet.operator().turn(waits)).await.text(), Some("re: two"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,7 +200,7 @@ async fn a_fault_of_a_name_lets_its_turn_end_and_its_prompts_run() {
     let running = send(&fleet, "a", "wait 30").await;
     world.clis.read(1).await;
     let waits = send(&fleet, "a", "two").await;
-    fleet.inject(FleetFault::Name(Name::new("a").unwrap()));
+    fleet.inject(FleetFault::Name("default/a".parse::<Name>().unwrap()));
     log.wait("the restart", |event| matches!(event, FleetEvent::ActorRestarted { .. })).await;
     assert_eq!(outcome(running).await.text(), Some("re: wait 30"));
     let begun = Instant::now();
@@ -221,7 +221,7 @@ async fn a_fault_of_a_name_in_each_stage_costs_no_prompt() {
         let fleet = start(world.on(backend)).await;
         let turn = send(&fleet, "a", "one").await;
         sleep(Duration::from_millis(delay * 100)).await;
-        fleet.inject(FleetFault::Name(Name::new("a").unwrap()));
+        fleet.inject(FleetFault::Name("default/a".parse::<Name>().unwrap()));
         let outcome = outcome(turn).await;
         assert_eq!(outcome.text(), Some("re: one"), "after {delay}00 ms: {outcome:?}");
         assert_eq!(asks(&fleet, "a", "two").await, "re: two");
@@ -251,12 +251,12 @@ async fn a_fault_of_the_supervisor_ends_the_fleet_and_loses_nothing() {
 
     let world = world.killed().await;
     let fleet = world.fleet(|_| {}).await;
-    let lost = outcome(fleet.turn(runs)).await;
+    let lost = outcome(fleet.operator().turn(runs)).await;
     assert!(
         matches!(lost, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. }),
         "{lost:?}"
     );
-    assert_eq!(outcome(fleet.turn(id)).await.text(), Some("re: two"));
+    assert_eq!(outcome(fleet.operator().turn(id)).await.text(), Some("re: two"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,12 +283,12 @@ async fn a_lost_lease_kills_the_sessions_and_writes_nothing() {
 
     let world = world.killed().await;
     let fleet = world.fleet(|_| {}).await;
-    let lost = outcome(fleet.turn(runs.prompt_id())).await;
+    let lost = outcome(fleet.operator().turn(runs.prompt_id())).await;
     assert!(
         matches!(lost, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. }),
         "{lost:?}"
     );
-    assert_eq!(outcome(fleet.turn(waits.prompt_id())).await.text(), Some("re: two"));
+    assert_eq!(outcome(fleet.operator().turn(waits.prompt_id())).await.text(), Some("re: two"));
     assert_eq!(world.clis.prompts_of("a"), ["hold", "two"]);
 }
 
@@ -354,7 +354,7 @@ async fn a_request_to_sleep_is_over_when_the_start_of_its_session_has_failed() {
     let broken = switch.clone();
     let builder = world.on(backend.clone()).profile("broken", move |cx| {
         assert!(!*broken.lock().unwrap(), "no such template");
-        session(&clis, cx.name.as_str())
+        session(&clis, cx.name.session())
     });
     let fleet = start(builder).await;
     let log = Log::of(&fleet);

@@ -63,7 +63,11 @@ async fn an_accept_without_any_reply_is_unknown_and_its_key_finds_it() {
     let PromptError::Unknown { prompt, key, .. } = unknown else { panic!("{unknown:?}") };
     assert_eq!(key.as_deref(), Some("k"));
     backend.disable();
-    assert_eq!(outcome(fleet.turn(prompt)).await.text(), Some("re: one"), "it was accepted, and runs");
+    assert_eq!(
+        outcome(fleet.operator().turn(prompt)).await.text(),
+        Some("re: one"),
+        "it was accepted, and runs"
+    );
     let again = send(&fleet, "a", keyed()).await;
     assert!(again.is_duplicate() && again.prompt_id() == prompt);
 }
@@ -136,7 +140,7 @@ async fn killed_at(method: &'static str, fault: Fault) {
         other => panic!("{method} {fault:?}: {other:?}"),
     }
     assert_eq!(asks(&fleet, "a", "two").await, "re: two");
-    let a = Name::new("a").unwrap();
+    let a = "default/a".parse::<Name>().unwrap();
     let after = world.backend.name_record(a).await.unwrap().unwrap();
     assert_eq!((after.queued, after.running), (0, None));
 }

@@ -20,7 +20,7 @@ use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::{
     Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetLimits, FleetPrompt, FleetSession, FleetTurn,
-    PromptError, PromptOutcome, Query, Refusal,
+    PromptError, PromptOutcome, Query, Refusal, Tenant,
 };
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ impl World {
 
     pub(crate) fn on(&self, backend: impl Backend) -> FleetBuilder {
         let clis = self.clis.clone();
-        Fleet::builder().backend(backend).profile("default", move |cx| session(&clis, cx.name.as_str()))
+        Fleet::builder().backend(backend).profile("default", move |cx| session(&clis, cx.name.session()))
     }
 
     pub(crate) fn builder(&self) -> FleetBuilder {
@@ -75,7 +75,11 @@ pub(crate) async fn start(builder: FleetBuilder) -> Fleet {
 }
 
 pub(crate) fn named(fleet: &Fleet, name: &str) -> FleetSession {
-    fleet.session(name).unwrap()
+    named_of(fleet, "default", name)
+}
+
+pub(crate) fn named_of(fleet: &Fleet, tenant: &str, name: &str) -> FleetSession {
+    fleet.tenant(tenant).unwrap().session(name).unwrap()
 }
 
 /// Sends a prompt, which is accepted.
@@ -112,11 +116,11 @@ pub(crate) async fn drain(fleet: &Fleet, limit: Duration) -> Duration {
 
 /// What the name does, as a snapshot tells it.
 pub(crate) async fn stage(fleet: &Fleet, name: &str) -> &'static str {
-    let snapshot = in_time("the snapshot", fleet.snapshot(Query::all())).await.unwrap();
+    let snapshot = in_time("the snapshot", fleet.operator().snapshot(Query::all())).await.unwrap();
     snapshot
         .names
         .iter()
-        .find(|found| found.record.name.as_str() == name)
+        .find(|found| found.record.name.session() == name)
         .map_or("unknown", |found| found.stage)
 }
 
@@ -125,7 +129,7 @@ pub(crate) struct Log(Arc<Mutex<Vec<(Instant, FleetEvent)>>>, Arc<tokio::sync::N
 
 impl Log {
     pub(crate) fn of(fleet: &Fleet) -> Self {
-        Self::new(fleet.events())
+        Self::new(fleet.operator().events())
     }
 
     pub(crate) fn new(events: FleetEvents) -> Self {
@@ -176,5 +180,5 @@ impl Log {
 }
 
 pub(crate) fn is_passivated(event: &FleetEvent, of: &str) -> bool {
-    matches!(event, FleetEvent::Passivated { name, .. } if name.as_str() == of)
+    matches!(event, FleetEvent::Passivated { name, .. } if name.session() == of)
 }

@@ -21,7 +21,7 @@ async fn delete_removes_the_files_the_conversation_and_the_keys() {
     let a = named(&fleet, "a");
     let keyed = || FleetPrompt::new("one").key("k");
     let ended = send(&fleet, "a", keyed()).await.prompt_id();
-    outcome(fleet.turn(ended)).await;
+    outcome(fleet.operator().turn(ended)).await;
     let before = a.record().await.unwrap();
     assert!(root.path().join(before.conversation.to_string()).is_dir());
     let runs = send(&fleet, "a", "hold").await;
@@ -34,10 +34,10 @@ async fn delete_removes_the_files_the_conversation_and_the_keys() {
     assert_eq!(outcome(waits).await, PromptOutcome::Unsent { why: Unsent::Deleted });
     assert!(matches!(a.record().await, Err(FleetError::NotFound { what: "session", .. })));
     assert_eq!((folders(root.path()), world.clis.live()), (0, 0));
-    assert_eq!(outcome(fleet.turn(ended)).await.text(), Some("re: one"), "outcomes stay");
+    assert_eq!(outcome(fleet.operator().turn(ended)).await.text(), Some("re: one"), "outcomes stay");
 
     // The name is free for another life: another profile, conversation and tenant, and the key is new.
-    let b = named(&fleet, "a").tenant("other");
+    let b = named_of(&fleet, "other", "a");
     let turn = in_time("the accept", b.prompt(keyed())).await.unwrap();
     assert!(!turn.is_duplicate());
     outcome(turn).await;
@@ -163,7 +163,7 @@ async fn a_quarantined_session_refuses_new_prompts_and_says_why() {
     let a = named(&fleet, "a");
     let keyed = || FleetPrompt::new("one").key("k");
     let known = send(&fleet, "a", keyed()).await.prompt_id();
-    outcome(fleet.turn(known)).await;
+    outcome(fleet.operator().turn(known)).await;
     in_time("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
     let (why, retry_after) = refused(&a, "two").await;
     assert_eq!(retry_after, Some(secs(60)));
@@ -241,7 +241,7 @@ async fn names_that_look_like_paths_are_names() {
     assert_eq!(folders(&files), names.len());
     assert_eq!(folders(root.path()), 1, "nothing lies beside the folder");
     for bad in ["", &"x".repeat(257)] {
-        let error = fleet.session(bad).err().unwrap();
+        let error = fleet.tenant("default").unwrap().session(bad).err().unwrap();
         assert!(error.to_string().contains("1 to 256 bytes"), "{error}");
     }
     drain(&fleet, secs(20)).await;
@@ -267,11 +267,15 @@ async fn limits_that_cannot_work_are_refused_at_the_start() {
     let money = |amount, period, reserve| {
         let mut quota = quota.clone();
         quota.budget = Some(greenroom_fleet::Budget { amount, period, reserve });
-        world.builder().tenant("t", quota)
+        world.builder().tenant(Tenant::new("t").unwrap(), quota)
     };
     assert!(refused(money(1, secs(1), 2)).await.contains("`reserve`"));
     assert!(refused(money(2, Duration::ZERO, 1)).await.contains("`period`"));
-    assert!(refused(world.builder().tenant("t", quota.clone().weight(0))).await.contains("`weight`"));
+    assert!(
+        refused(world.builder().tenant(Tenant::new("t").unwrap(), quota.clone().weight(0)))
+            .await
+            .contains("`weight`")
+    );
     assert!(refused(world.builder().default_quota(quota.live(0))).await.contains("`live`"));
 }
 

@@ -46,7 +46,7 @@ async fn a_key_is_one_turn_over_a_restart() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
     let ended = send(&fleet, "a", keyed("one")).await.prompt_id();
-    outcome(fleet.turn(ended)).await;
+    outcome(fleet.operator().turn(ended)).await;
     drain(&fleet, secs(20)).await;
     let fleet = world.fleet(|_| {}).await;
     let again = send(&fleet, "a", keyed("one")).await;
@@ -65,15 +65,13 @@ async fn a_key_with_another_content_is_refused_and_another_name_may_use_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_known_name_keeps_its_profile_and_its_tenant() {
+async fn a_known_name_keeps_its_profile() {
     let world = World::new();
     let other = world.clis.clone();
-    let fleet = start(world.builder().profile("other", move |cx| session(&other, cx.name.as_str()))).await;
+    let fleet = start(world.builder().profile("other", move |cx| session(&other, cx.name.session()))).await;
     asks(&fleet, "a", "one").await;
     let (why, _) = refused(&named(&fleet, "a").profile("other"), "two").await;
     assert_eq!(rule(why), Refused::ProfileMismatch { known: "default".into() });
-    let (why, _) = refused(&named(&fleet, "a").tenant("other"), "two").await;
-    assert_eq!(rule(why), Refused::TenantMismatch);
     let (why, retry_after) = refused(&named(&fleet, "b").profile("none"), "one").await;
     assert_eq!((why, retry_after), (Refusal::UnknownProfile("none".into()), None));
     assert_eq!(stage(&fleet, "b").await, "unknown", "nothing of it is kept");
@@ -95,7 +93,7 @@ async fn the_queues_of_a_name_a_tenant_and_the_fleet_are_bounded() {
     assert_eq!((full(why), retry_after), (("for the session", 2), Some(secs(1))));
     waiting.push(send(&fleet, "b", "1").await);
     assert_eq!(full(refused(&named(&fleet, "b"), "2").await.0), ("for the tenant", 3));
-    let other = |name| named(&fleet, name).tenant("other");
+    let other = |name| named_of(&fleet, "other", name);
     waiting.push(in_time("the accept", other("c").prompt("1")).await.unwrap());
     assert_eq!(full(refused(&other("d"), "1").await.0), ("in the fleet", 4));
     assert!(in_time("the interrupt", named(&fleet, "a").interrupt()).await.unwrap());
@@ -110,12 +108,15 @@ async fn the_queues_of_a_name_a_tenant_and_the_fleet_are_bounded() {
 async fn a_tenant_may_have_a_queue_of_its_own_size() {
     let world = World::new();
     let fleet = start(
-        world.builder().tenant("small", Quota::default().queued(1)).configure(|limits| limits.live = 1),
+        world
+            .builder()
+            .tenant(Tenant::new("small").unwrap(), Quota::default().queued(1))
+            .configure(|limits| limits.live = 1),
     )
     .await;
     let running = send(&fleet, "a", "wait 10").await;
     world.clis.read(1).await;
-    let small = named(&fleet, "b").tenant("small");
+    let small = named_of(&fleet, "small", "b");
     let waits = in_time("the accept", small.prompt("1")).await.unwrap();
     let (why, _) = refused(&small, "2").await;
     assert_eq!(rule(why), Refused::QueueFull { of: "for the tenant", bound: 1 });
@@ -148,14 +149,14 @@ async fn a_prompt_that_waits_can_be_withdrawn_and_a_running_one_cannot() {
     let running = send(&fleet, "a", "wait 10").await;
     world.clis.read(1).await;
     let waits = send(&fleet, "a", "two").await;
-    assert!(fleet.withdraw(waits.prompt_id()).await.unwrap());
-    assert!(fleet.withdraw(waits.prompt_id()).await.unwrap(), "again");
-    assert!(!fleet.withdraw(running.prompt_id()).await.unwrap());
+    assert!(fleet.operator().withdraw(waits.prompt_id()).await.unwrap());
+    assert!(fleet.operator().withdraw(waits.prompt_id()).await.unwrap(), "again");
+    assert!(!fleet.operator().withdraw(running.prompt_id()).await.unwrap());
     assert_eq!(outcome(waits).await, unsent(Unsent::Withdrawn));
     assert!(outcome(running).await.is_completed());
     assert_eq!(asks(&fleet, "a", "three").await, "re: three");
     assert_eq!(world.clis.prompts_of("a"), ["wait 10", "three"]);
-    let unknown = fleet.withdraw(greenroom_fleet::PromptId::new()).await.unwrap_err();
+    let unknown = fleet.operator().withdraw(greenroom_fleet::PromptId::new()).await.unwrap_err();
     assert!(unknown.to_string().contains("is not known"), "{unknown}");
 }
 
@@ -214,7 +215,7 @@ async fn a_reminder_outlives_the_process_and_fires_late_if_it_has_to() {
         drop(fleet);
         sleep(restart_after).await;
         let fleet = world.fleet(|_| {}).await;
-        assert_eq!(outcome(fleet.turn(turn)).await.text(), Some("re: remember"));
+        assert_eq!(outcome(fleet.operator().turn(turn)).await.text(), Some("re: remember"));
         let due = secs(3600).max(restart_after);
         assert!((due - secs(5)..due + secs(5)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
         drain(&fleet, secs(20)).await;
@@ -269,20 +270,20 @@ async fn a_turn_of_a_lost_owner_ends_as_interrupted_or_goes_on_with_its_continua
     let world = world.killed().await;
     world.clis.gone().await;
     let fleet = world.fleet(|_| {}).await;
-    let lost = outcome(fleet.turn(ends)).await;
+    let lost = outcome(fleet.operator().turn(ends)).await;
     assert!(
         matches!(lost, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. }),
         "{lost:?}"
     );
-    assert_eq!(outcome(fleet.turn(goes_on)).await.text(), Some("re: go on"));
-    let (mut turn, mut seen) = (fleet.turn(goes_on), Vec::new());
+    assert_eq!(outcome(fleet.operator().turn(goes_on)).await.text(), Some("re: go on"));
+    let (mut turn, mut seen) = (fleet.operator().turn(goes_on), Vec::new());
     while let Some(item) = in_time("an item", turn.next()).await {
         let item = item.unwrap();
         seen.push((item.seq().unwrap(), item.text()));
     }
     // The beginnings of both runs, then the answer and the result of the second one.
     assert_eq!(seen, [(1, None), (2, None), (3, Some("re: go on".to_owned())), (4, None)]);
-    assert_eq!(outcome(fleet.turn(waits)).await.text(), Some("re: next"));
+    assert_eq!(outcome(fleet.operator().turn(waits)).await.text(), Some("re: next"));
     assert_eq!(world.clis.prompts_of("a"), ["hold"], "it is never sent again");
     assert_eq!(world.clis.prompts_of("b"), ["hold", "go on", "next"]);
 }
@@ -320,7 +321,7 @@ async fn a_thousand_prompts_of_a_tenant_delay_another_tenant_by_one_grant() {
     }
     world.clis.read(10).await;
     let before = world.clis.prompts().len();
-    let quiet = named(&fleet, "quiet").tenant("quiet");
+    let quiet = named_of(&fleet, "quiet", "quiet");
     let turn = in_time("the accept", quiet.prompt("one")).await.unwrap();
     assert_eq!(outcome(turn).await.text(), Some("re: one"));
     let prompts = world.clis.prompts();
@@ -334,13 +335,13 @@ async fn a_thousand_prompts_of_a_tenant_delay_another_tenant_by_one_grant() {
 async fn a_turn_can_be_read_by_its_id_and_an_unknown_id_is_an_error() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
-    let queue = fleet.snapshot(Query::all()).await.unwrap().queued;
+    let queue = fleet.operator().snapshot(Query::all()).await.unwrap().queued;
     assert_eq!(queue, 0);
     let record = send(&fleet, "a", "one").await.prompt_id();
-    outcome(fleet.turn(record)).await;
+    outcome(fleet.operator().turn(record)).await;
     let kept = world.backend.prompt_record(record).await.unwrap().unwrap();
     assert!(matches!(kept.state, PromptState::Ended { .. }));
-    let mut unknown = fleet.turn(greenroom_fleet::PromptId::new());
+    let mut unknown = fleet.operator().turn(greenroom_fleet::PromptId::new());
     assert!(unknown.next().await.unwrap().unwrap_err().to_string().contains("is not known"));
     assert!(unknown.next().await.is_none());
 }
@@ -385,7 +386,7 @@ async fn names_of_a_tenant_start_in_the_order_in_which_their_prompts_were_accept
     world.clis.gone().await;
     let fleet = start(slow(&world)).await;
     for id in ids {
-        assert!(outcome(fleet.turn(id)).await.is_completed());
+        assert!(outcome(fleet.operator().turn(id)).await.is_completed());
     }
     assert_eq!(read(&world)[8..], waiting, "after a restart");
 }
@@ -429,5 +430,5 @@ async fn a_continuation_goes_on_after_the_time_for_which_its_prompt_could_wait()
     let world = world.killed().await;
     world.clis.gone().await;
     let fleet = world.fleet(|_| {}).await;
-    assert_eq!(outcome(fleet.turn(id)).await.text(), Some("re: go on"));
+    assert_eq!(outcome(fleet.operator().turn(id)).await.text(), Some("re: go on"));
 }

@@ -30,7 +30,7 @@ fn failures(log: &Log) -> usize {
 /// The reasons why `a` was not activated.
 fn not_activated(log: &Log) -> Vec<String> {
     let why = |(_, event)| match event {
-        FleetEvent::ActivationFailed { name, why, .. } if name.as_str() == "a" => Some(why),
+        FleetEvent::ActivationFailed { name, why, .. } if name.session() == "a" => Some(why),
         _ => None,
     };
     log.all().into_iter().filter_map(why).collect()

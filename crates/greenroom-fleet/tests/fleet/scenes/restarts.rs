@@ -19,7 +19,7 @@ async fn background_work_keeps_its_session_from_being_evicted_after_a_fault_of_a
     let waits = send(&fleet, "b", "one").await;
     sleep(secs(60)).await;
     assert_eq!(log.count(|event| matches!(event, FleetEvent::Passivating { .. })), 0);
-    assert!(fleet.withdraw(waits.prompt_id()).await.unwrap());
+    assert!(fleet.operator().withdraw(waits.prompt_id()).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

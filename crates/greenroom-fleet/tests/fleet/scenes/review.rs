@@ -21,7 +21,7 @@ fn by_user(outcome: &PromptOutcome) -> bool {
 
 /// Makes the actor of `a` fail while its turn runs.
 pub(super) async fn fail(fleet: &Fleet, log: &Log) {
-    fleet.inject(FleetFault::Name(Name::new("a").unwrap()));
+    fleet.inject(FleetFault::Name("default/a".parse::<Name>().unwrap()));
     log.wait("the failure", restarted).await;
 }
 
@@ -48,7 +48,7 @@ async fn background_work_of_an_earlier_turn_keeps_its_session_from_being_evicted
     let waits = send(&fleet, "b", "one").await;
     sleep(secs(60)).await;
     assert_eq!(log.count(|event| matches!(event, FleetEvent::Passivating { .. })), 0);
-    assert!(fleet.withdraw(waits.prompt_id()).await.unwrap());
+    assert!(fleet.operator().withdraw(waits.prompt_id()).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,19 +65,20 @@ async fn a_fleet_whose_supervisor_failed_leaves_its_names_to_the_next_fleet_at_o
     assert!(nodes.iter().all(|node| node.state == greenroom_fleet::NodeState::Dead), "{nodes:?}");
 
     let next = world.fleet(|_| {}).await;
-    let lost = within(SOON, outcome(next.turn(begun))).await;
+    let lost = within(SOON, outcome(next.operator().turn(begun))).await;
     assert!(
         matches!(lost, PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. }),
         "{lost:?}"
     );
-    assert_eq!(within(SOON, outcome(next.turn(waits))).await.text(), Some("re: two"));
+    assert_eq!(within(SOON, outcome(next.operator().turn(waits))).await.text(), Some("re: two"));
     assert_eq!(world.clis.most_live(), 1);
 }
 
 /// A fleet with one tenant that has half a dollar a day, and a session of it.
 async fn half_a_dollar(world: &World) -> (Fleet, FleetSession) {
-    let fleet = start(world.builder().tenant("t", Quota::default().budget_usd(0.5))).await;
-    let session = named(&fleet, "a").tenant("t");
+    let fleet =
+        start(world.builder().tenant(Tenant::new("t").unwrap(), Quota::default().budget_usd(0.5))).await;
+    let session = named_of(&fleet, "t", "a");
     (fleet, session)
 }
 
@@ -89,7 +90,7 @@ async fn a_budget_of_half_a_dollar_lasts_for_more_than_one_turn() {
         let turn = in_time("the accept", a.prompt("cost 0.01")).await.unwrap();
         assert!(within(SOON, outcome(turn)).await.is_completed(), "turn {n}");
     }
-    let account = world.backend.tenant("t".to_owned()).await.unwrap();
+    let account = world.backend.tenant(Tenant::new("t").unwrap()).await.unwrap();
     assert_eq!((account.reserved, account.spent), (0, 50_000));
 }
 
@@ -216,7 +217,7 @@ async fn a_turn_that_is_cut_off_by_four_drains_is_not_quarantined() {
     let record = named(&fleet, "a").record().await.unwrap();
     assert!(matches!(record.state, NameState::Owned { .. }) && record.losses == 0, "{record:?}");
     assert!(within(SOON, named(&fleet, "a").interrupt()).await.unwrap());
-    assert!(matches!(outcome(fleet.turn(id)).await, PromptOutcome::Interrupted { .. }));
+    assert!(matches!(outcome(fleet.operator().turn(id)).await, PromptOutcome::Interrupted { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,7 +234,7 @@ async fn a_turn_whose_actor_has_failed_goes_on_with_its_continuation_after_a_dra
     assert_eq!(world.clis.live(), 0);
 
     let fleet = world.fleet(|_| {}).await;
-    assert_eq!(outcome(fleet.turn(id)).await.text(), Some("re: go on"));
+    assert_eq!(outcome(fleet.operator().turn(id)).await.text(), Some("re: go on"));
     assert_eq!(world.clis.prompts_of("a"), ["hold", "go on"]);
 }
 
@@ -283,7 +284,7 @@ async fn a_name_that_is_lost_alone_is_fenced_and_owned_again() {
     assert_eq!(outcome(waits).await.text(), Some("re: two"));
     assert!(begun.elapsed() < secs(6), "{:?}", begun.elapsed());
     assert_eq!(
-        log.count(|event| matches!(event, FleetEvent::Fenced { name, .. } if name.as_str() == "a")),
+        log.count(|event| matches!(event, FleetEvent::Fenced { name, .. } if name.session() == "a")),
         1
     );
     let after = named(&fleet, "a").record().await.unwrap();
@@ -315,7 +316,7 @@ async fn a_name_whose_actor_has_failed_while_it_waited_gets_no_slot_for_nothing(
     let waits = send(&fleet, "a", "one").await;
     sleep(secs(1)).await;
     fail(&fleet, &log).await;
-    assert!(fleet.withdraw(waits.prompt_id()).await.unwrap());
+    assert!(fleet.operator().withdraw(waits.prompt_id()).await.unwrap());
     assert!(outcome(running).await.is_completed());
     assert_eq!(within(SOON, asks(&fleet, "c", "one")).await, "re: one");
     assert_eq!(world.clis.starts_of("a"), 0);

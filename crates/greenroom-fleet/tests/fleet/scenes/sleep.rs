@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 
 fn passivating(event: &FleetEvent, of: &str, by: PassivatedBy) -> bool {
-    matches!(event, FleetEvent::Passivating { name, why, .. } if name.as_str() == of && *why == by)
+    matches!(event, FleetEvent::Passivating { name, why, .. } if name.session() == of && *why == by)
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,7 +35,7 @@ async fn another_fleet_takes_a_name_over_when_its_owner_drains() {
     world.clis.read(2).await;
     let waits = send(&second, "a", "two").await;
     drain(&first, secs(20)).await;
-    assert_eq!(outcome(second.turn(turn.prompt_id())).await.text(), Some("re: wait 5"));
+    assert_eq!(outcome(second.operator().turn(turn.prompt_id())).await.text(), Some("re: wait 5"));
     assert_eq!(outcome(waits).await.text(), Some("re: two"));
     let after = named(&second, "a").record().await.unwrap();
     assert!(after.term > record.term && matches!(after.state, NameState::Owned { .. }), "{after:?}");

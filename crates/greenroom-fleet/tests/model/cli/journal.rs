@@ -222,7 +222,7 @@ impl Journal {
 
     /// The session of a new activation, with its stand-ins.
     pub(crate) fn activate(&self, cx: &ActivationContext, process: u64) -> SessionBuilder {
-        let (name, term) = (cx.name.as_str().to_owned(), cx.term);
+        let (name, term) = (cx.name.session().to_owned(), cx.term);
         {
             let mut state = self.state();
             if process == state.process {
@@ -234,7 +234,7 @@ impl Journal {
             }
         }
         let (transport, listener) = ScriptedCli::by_hand();
-        tokio::spawn(self.clone().accept(listener, name, cx.tenant.to_owned(), process));
+        tokio::spawn(self.clone().accept(listener, name, cx.name.tenant().to_string(), process));
         let probe = ToolServer::new("probe", "1.0.0").tool("echo", "Echoes", async |_: NoArgs| "echo");
         Session::builder().mcp_server(probe).allow_server_tools("probe").transport(SlowDeath(transport))
     }

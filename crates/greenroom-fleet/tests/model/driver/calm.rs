@@ -67,7 +67,7 @@ impl Life<'_> {
             }
         }
         for number in 0..NAMES {
-            let name = backend.name_record(Name::new(name_of(number)).unwrap()).await.unwrap();
+            let name = backend.name_record(full_name(number)).await.unwrap();
             if let Some(NameRecord { state: state @ NameState::Owned { .. }, .. }) = name {
                 self.violate(format!("drain-bounded: {} is left: {state:?}", name_of(number)));
             }

@@ -22,12 +22,12 @@ impl Life<'_> {
                 let name = format!("{tenant}-{}", number % names);
                 let prompt = text(format!("b-{tenant}-{number}"), TURN);
                 // Refused: sessions in quarantine have many prompts that wait.
-                drop(fleet.session(name).unwrap().tenant(tenant).prompt(prompt).await);
+                drop(fleet.tenant(tenant).unwrap().session(name).unwrap().prompt(prompt).await);
             }
         }
         sleep(TURN * 2).await;
         let began = Instant::now();
-        let small = fleet.session("small").unwrap().tenant("acme");
+        let small = fleet.tenant("acme").unwrap().session("small").unwrap();
         let Ok(mut turn) = small.prompt(text("small".to_owned(), Duration::ZERO)).await else { return };
         let limit = TURN + STARTS;
         if timeout(limit, turn.outcome()).await.is_err() {

@@ -49,7 +49,7 @@ impl Life<'_> {
                 if let Some(fleet) = &self.fleet {
                     fleet.inject(match target {
                         Target::Admission => FleetFault::Admission,
-                        Target::Name(name) => FleetFault::Name(Name::new(name_of(*name)).unwrap()),
+                        Target::Name(name) => FleetFault::Name(full_name(*name)),
                     });
                 }
             }
@@ -139,7 +139,7 @@ impl Life<'_> {
         let model = self.case.model.clone();
         model.state().asks_back(id);
         self.tasks.spawn(async move {
-            if matches!(fleet.withdraw(id).await, Ok(true)) {
+            if matches!(fleet.operator().withdraw(id).await, Ok(true)) {
                 model.state().withdrawn(id);
             }
         });
@@ -149,7 +149,7 @@ impl Life<'_> {
         let (Some(id), Some(fleet)) = (self.latest(which), self.fleet.clone()) else { return };
         let (model, journal) = (self.case.model.clone(), self.case.journal.clone());
         self.tasks.spawn(async move {
-            let mut turn = fleet.turn(id).messages_from(seq);
+            let mut turn = fleet.operator().turn(id).messages_from(seq);
             drop(fleet);
             let own = {
                 let state = model.state();

@@ -21,7 +21,7 @@ impl Life<'_> {
         let begun = self.case.model.may_have_begun(&*backend).await;
         let mut terms = BTreeMap::new();
         for number in 0..NAMES {
-            let name = Name::new(name_of(number)).unwrap();
+            let name = full_name(number);
             if let Some(record) = repeated(|| backend.name_record(name.clone())).await {
                 terms.insert(name_of(number), record.term);
             }

@@ -85,13 +85,13 @@ pub(crate) fn stay() -> Result<()> {
 }
 
 pub(crate) fn run(scratch: &Path) -> Result<()> {
-    let (pid, name) = (process::id(), Name::new(std::env::var(NAME)?)?);
+    let (pid, name) = (process::id(), std::env::var(NAME)?.parse::<Name>()?);
     let life = std::env::var(LIFE)?.parse()?;
     let Some((slot, place)) = slot(scratch)? else {
         note(scratch, &Entry::OverTheCap { pid, name, life })?;
         return Err("more CLIs live than may".into());
     };
-    let Some(own) = locked(&scratch.join("names").join(name.as_str()))? else {
+    let Some(own) = locked(&scratch.join("names").join(name.session()))? else {
         note(scratch, &Entry::TwoOfAName { pid, name, life })?;
         return Err("another CLI of the name lives".into());
     };

@@ -60,7 +60,6 @@ pub(crate) struct Request {
 pub(crate) enum Wish {
     Prompt {
         name: Name,
-        tenant: String,
         key: String,
         text: String,
         /// How often the prompt may go on with its continuation.

@@ -63,7 +63,7 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
             }
             None => Session::builder().cli_path(&program),
         };
-        let builder = builder.env(NAME, cx.name.as_str()).env(LIFE, &life).env(SEED, &seed);
+        let builder = builder.env(NAME, cx.name.to_string()).env(LIFE, &life).env(SEED, &seed);
         builder.configure(|options| {
             options.lock_dir = Some(locks.clone());
             if !is_slow {
@@ -99,7 +99,10 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
     });
     for tenant in 0..5 {
         let quota = Quota::default().weight(1 + tenant);
-        builder = builder.tenant(format!("tenant-{tenant}"), if tenant == 0 { quota.live(2) } else { quota });
+        builder = builder.tenant(
+            Tenant::new(format!("tenant-{tenant}"))?,
+            if tenant == 0 { quota.live(2) } else { quota },
+        );
     }
     let events = builder.events();
     let fleet = builder.start().await?;
@@ -134,34 +137,34 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
 async fn carry_out(fleet: &Fleet, wish: Wish) -> Result<Reply, String> {
     let failed = |error: FleetError| error.to_string();
     Ok(match wish {
-        Wish::Prompt { name, tenant, key, text, continuations } => {
+        Wish::Prompt { name, key, text, continuations } => {
             let mut prompt = FleetPrompt::new(text.clone()).key(key);
             if continuations > 0 {
                 prompt = prompt.continue_with(format!("{text} goes on"), continuations);
             }
-            match fleet.session(name).map_err(failed)?.tenant(tenant).prompt(prompt).await {
+            match fleet.operator().session(name).prompt(prompt).await {
                 Ok(turn) => Reply::Accepted { prompt: turn.prompt_id(), is_duplicate: turn.is_duplicate() },
                 Err(PromptError::Refused { why, .. }) => Reply::Refused(why.to_string()),
                 Err(error) => return Err(error.to_string()),
             }
         }
         Wish::Delete(name) => {
-            fleet.session(name).map_err(failed)?.delete().await.map_err(failed)?;
+            fleet.operator().session(name).delete().await.map_err(failed)?;
             Reply::Done
         }
         Wish::Passivate(name) => {
-            fleet.session(name).map_err(failed)?.passivate().await.map_err(failed)?;
+            fleet.operator().session(name).passivate().await.map_err(failed)?;
             Reply::Done
         }
         Wish::Interrupt(name) => {
             // A CLI that is killed meanwhile does not take the interrupt.
-            fleet.session(name).map_err(failed)?.interrupt().await.ok();
+            fleet.operator().session(name).interrupt().await.ok();
             Reply::Done
         }
         Wish::Look(prompts) => {
             let mut seen = Vec::new();
             for prompt in prompts {
-                let mut turn = fleet.turn(prompt);
+                let mut turn = fleet.operator().turn(prompt);
                 // A prompt that has ended has its outcome at once, but for the time of the backend's answer.
                 seen.push(match tokio::time::timeout(Duration::from_millis(5), turn.outcome()).await {
                     Ok(Ok(outcome)) => Seen::Ended(outcome),
@@ -172,7 +175,7 @@ async fn carry_out(fleet: &Fleet, wish: Wish) -> Result<Reply, String> {
             }
             Reply::Seen(seen)
         }
-        Wish::Outcome(prompt) => Reply::Ended(fleet.turn(prompt).outcome().await.map_err(failed)?),
+        Wish::Outcome(prompt) => Reply::Ended(fleet.operator().turn(prompt).outcome().await.map_err(failed)?),
         Wish::Drain => Reply::Done,
     })
 }
@@ -190,20 +193,18 @@ async fn watch(fleet: Fleet, mut events: FleetEvents) {
             FleetEvent::NodeLost { node } => say(&Line::Lost(node)).ok(),
             _ => None,
         };
-        if let FleetEvent::Quarantined { name, .. } = event
-            && let Ok(session) = fleet.session(name)
-        {
-            session.unquarantine().await.ok();
+        if let FleetEvent::Quarantined { name, .. } = event {
+            fleet.operator().session(name).unquarantine().await.ok();
         }
     }
 }
 
 /// Lifts quarantines of the life before.
 async fn lift_all(fleet: &Fleet) -> Ended {
-    let stuck = fleet.snapshot(Query::stuck().limit(1000)).await?.names;
+    let stuck = fleet.operator().snapshot(Query::stuck().limit(1000)).await?.names;
     for name in stuck {
         if let NameState::Quarantined { .. } = name.record.state {
-            fleet.session(name.record.name)?.unquarantine().await?;
+            fleet.operator().session(name.record.name).unquarantine().await?;
         }
     }
     Ok(())

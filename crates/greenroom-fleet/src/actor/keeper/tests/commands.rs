@@ -9,7 +9,7 @@ impl Stage {
     /// This node owns a name, and another node commands that it sleeps.
     async fn commanded(&self, name: &str) -> (Ownership, CommandId) {
         self.accept(accept(name, HOUR)).await;
-        let owner = self.own(&Name::new(name).unwrap()).await;
+        let owner = self.own(&format!("acme/{}", name).parse::<Name>().unwrap()).await;
         let command = self.put(&owner).await;
         (owner, command)
     }

@@ -5,10 +5,10 @@ use crate::clock::Clock;
 use crate::id::Timestamp;
 use crate::limits::{Budget, Quota};
 use crate::request::{Accept, Finish, Marked, QueueBounds};
-use crate::stage::{join, shared};
+use crate::stage::{join, name, shared, tenant};
 
 fn names(of: &[&str]) -> Vec<Name> {
-    of.iter().map(|name| Name::new(*name).unwrap()).collect()
+    of.iter().map(|of| name(of)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,19 +46,18 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let mut fleet = shared(Arc::new(backend.clone()), FleetLimits::default());
     let budget = Some(Budget { amount: 10, period: HOUR, reserve: 5 });
     let poor = Quota { budget, ..Quota::default() };
-    fleet.quotas.insert("poor".to_owned(), poor);
+    fleet.quotas.insert(tenant("poor"), poor);
     let mut stage = Stage::of(join(fleet).await, backend.clone());
-    let prompt = |name: &str, tenant: &str| Accept { tenant: tenant.to_owned(), ..accept(name, HOUR * 10) };
+    let prompt = |name: &str| accept(name, HOUR * 10);
 
     // The tenant spends its money.
-    let spent = stage.accept(prompt("spends", "poor")).await;
-    let name = Name::new("spends").unwrap();
-    let (owner, attempt) = (stage.claim(&name).await, AttemptId::new());
+    let spent = stage.accept(prompt("poor/spends")).await;
+    let (owner, attempt) = (stage.claim(&name("poor/spends")).await, AttemptId::new());
     let begin = Begin {
         owner: owner.clone(),
         prompt: spent,
         attempt,
-        reserve: stage.shared.reserve("poor", backend.now()),
+        reserve: stage.shared.reserve(&tenant("poor"), backend.now()),
     };
     assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let outcome = crate::record::PromptOutcome::Completed { result: ().into(), transcript_lost: false };
@@ -67,13 +66,13 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     stage.shared.backend.release(owner).await.unwrap().done().unwrap();
 
     for number in 0..50 {
-        stage.accept(prompt(&format!("poor {number}"), "poor")).await;
-        let quarantined = Name::new(format!("quarantined {number}")).unwrap();
-        stage.accept(prompt(quarantined.as_str(), "acme")).await;
+        stage.accept(prompt(&format!("poor/{number}"))).await;
+        let quarantined = format!("acme/quarantined {number}").parse::<Name>().unwrap();
+        stage.accept(prompt(quarantined.session())).await;
         assert_eq!(backend.quarantine(quarantined, "why".into()).await.unwrap(), Marked::Done);
     }
-    stage.accept(prompt("runs", "acme")).await;
-    let period = stage.shared.quota("poor").budget.unwrap().period_at(backend.now());
+    stage.accept(prompt("runs")).await;
+    let period = stage.shared.quota(&tenant("poor")).budget.unwrap().period_at(backend.now());
     let next_period = Instant::now() + period.after(HOUR).since(backend.now());
 
     let _keeper = stage.keeper();
@@ -93,7 +92,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     }
     at(Instant::now(), next_period, Duration::ZERO);
     assert_eq!(woken.len(), 51, "{woken:?}");
-    let first = ["runs", "poor 0", "poor 1"].map(|name| Name::new(name).unwrap());
+    let first = ["runs", "poor/0", "poor/1"].map(name);
     assert_eq!(woken[..3], first, "by tenants, then in their order");
 }
 
@@ -106,21 +105,21 @@ async fn tenants_that_have_spent_their_money_are_not_asked_about_again() {
     let mut fleet = shared(Arc::new(backend.clone()), FleetLimits::default());
     fleet.default_quota =
         Quota { budget: Some(Budget { amount: 10, period: HOUR, reserve: 5 }), ..Quota::default() };
-    fleet.quotas.insert("rich".to_owned(), Quota::default());
+    fleet.quotas.insert(tenant("rich"), Quota::default());
     let period = fleet.default_quota.budget.unwrap().period_at(backend.now());
     let mut stage = Stage::of(join(fleet).await, backend.clone());
     let bounds = QueueBounds { name: 1, tenant: 1, fleet: u32::MAX };
     for number in 0..TENANTS {
-        let tenant = format!("poor {number}");
-        assert!(backend.open_account(tenant.clone(), period, 10).await.unwrap());
-        stage.accept(Accept { tenant, bounds, ..accept(&format!("of {number}"), HOUR * 10) }).await;
+        let poor = tenant(&format!("poor {number}"));
+        assert!(backend.open_account(poor.clone(), period, 10).await.unwrap());
+        stage.accept(Accept { bounds, ..accept(&format!("{poor}/a"), HOUR * 10) }).await;
     }
-    stage.accept(Accept { tenant: "rich".to_owned(), bounds, ..accept("runs", HOUR * 10) }).await;
+    stage.accept(Accept { bounds, ..accept("rich/runs", HOUR * 10) }).await;
     let _keeper = stage.keeper();
-    assert_eq!(stage.woken().await, names(&["runs"]));
+    assert_eq!(stage.woken().await, names(&["rich/runs"]));
     let asked = |backend: &FaultedBackend| ["waiting", "tenant"].map(|of| backend.requests(of));
     let before = asked(&backend);
-    assert_eq!(stage.woken().await, names(&["runs"]), "the next look");
+    assert_eq!(stage.woken().await, names(&["rich/runs"]), "the next look");
     let after = asked(&backend);
     assert_eq!([0, 1].map(|of| after[of] - before[of]), [3, 0], "requests of a look");
 }

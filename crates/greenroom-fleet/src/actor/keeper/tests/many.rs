@@ -60,7 +60,7 @@ impl SimulatedNode {
 
     /// Owns a name, and begins with its prompt if it has one.
     async fn owns(&self, name: &str, prompt: Option<crate::id::PromptId>) {
-        let name = Name::new(name).unwrap();
+        let name = format!("acme/{}", name).parse::<Name>().unwrap();
         let (owner, claim) = claimed(&self.shared, &name).await.unwrap();
         awake(&self.shared, &name).holdings().claim = Some(claim);
         let Some(prompt) = prompt else { return };

@@ -24,7 +24,7 @@ impl Stage {
     /// A node runs a turn of a name.
     async fn runs(&self, node: NodeId, name: &str) -> crate::id::PromptId {
         let prompt = self.accept(accept(name, HOUR)).await;
-        let (name, attempt) = (Name::new(name).unwrap(), AttemptId::new());
+        let (name, attempt) = (crate::stage::name(name), AttemptId::new());
         let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
         let Claimed::Won(record) = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name, node, term: record.term };
@@ -55,11 +55,11 @@ async fn a_node_that_stops_renewing_is_lost_after_its_lease() {
     let last = Instant::now();
     let lost = stage.lost(peer).await.duration_since(last);
     assert!(lost >= LEASE && lost <= LEASE + SECOND, "{lost:?} after the last renewal");
-    let until_woken = async { while stage.woken().await != [Name::new("runs").unwrap()] {} };
+    let until_woken = async { while stage.woken().await != [crate::stage::name("runs")] {} };
     timeout(HOUR, until_woken).await.expect("the name is not woken");
     assert!(last.elapsed() <= LEASE + SECOND * 2, "{:?} after the last renewal", last.elapsed());
     let outcome = stage.backend.outcome(runs).await.unwrap();
-    let term = stage.backend.name_record(Name::new("runs").unwrap()).await.unwrap().unwrap().term;
+    let term = stage.backend.name_record(crate::stage::name("runs")).await.unwrap().unwrap().term;
     let by_owner = PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { term }, result: None };
     assert_eq!(outcome, Some(by_owner));
     assert!(matches!(stage.backend.renew(peer, LEASE, false).await.unwrap(), Owned::Fenced));

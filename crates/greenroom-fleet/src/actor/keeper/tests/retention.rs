@@ -23,7 +23,7 @@ async fn a_turn_of_many_messages_holds_up_no_other_outcome_for_long() {
     let limits = FleetLimits { retention: SECOND * 100, ..FleetLimits::default() };
     let stage = Stage::on(FaultedBackend::new(MemoryBackend::new()), limits).await;
     let long = stage.accept(accept("a", HOUR)).await;
-    let (owner, attempt) = (stage.claim(&Name::new("a").unwrap()).await, AttemptId::new());
+    let (owner, attempt) = (stage.claim(&"acme/a".parse::<Name>().unwrap()).await, AttemptId::new());
     let begin = Begin { owner: owner.clone(), prompt: long, attempt, reserve: None };
     assert!(matches!(stage.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let message = format!("\"{}\"", "x".repeat(20_000));

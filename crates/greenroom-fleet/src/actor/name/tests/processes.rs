@@ -79,7 +79,7 @@ async fn a_record_of_a_process_that_is_refused_is_tried_again() {
         cli.handshake().await;
         cli
     });
-    let (session, cell) = (session.unwrap(), NameCell::new(Name::new("a").unwrap()));
+    let (session, cell) = (session.unwrap(), NameCell::new("acme/a".parse::<Name>().unwrap()));
     {
         let mut holdings = cell.holdings();
         (holdings.claim, holdings.owner) = (Some(AttemptId::new()), Some(begun.owner.clone()));

@@ -34,7 +34,7 @@ async fn admit(
 ) -> ActorRef<AdmitterMessage> {
     let mut admission = Admission::new(shared.limits.clone(), HashMap::new(), Quota::default());
     for (name, starting) in holders {
-        admission.holds(&Name::new(*name).unwrap(), "acme", *starting);
+        admission.holds(&format!("acme/{}", *name).parse::<Name>().unwrap(), *starting);
     }
     let (admitter, _) = Actor::spawn(None, Admitter, admission).await.unwrap();
     link.connect(Some(admitter.clone()));
@@ -46,7 +46,7 @@ async fn start_name(
     shared: &Arc<FleetShared>,
     admission: &AdmissionLink,
 ) -> (Arc<NameCell>, ActorRef<NameMessage>) {
-    let cell = NameCell::new(Name::new("a").unwrap());
+    let cell = NameCell::new("acme/a".parse::<Name>().unwrap());
     let cx = NameContext { shared: shared.clone(), cell: cell.clone(), admission: admission.clone() };
     let (actor, _) = Actor::spawn(None, NameActor, (cx, None)).await.unwrap();
     (cell, actor)
@@ -183,8 +183,8 @@ async fn a_turn_that_is_granted_while_an_interrupt_is_on_its_way_is_given_back()
     acting.actor.cast(NameMessage::Wake(None)).unwrap();
     is_in(&acting.cell, StageKind::Idle).await;
 
-    let ask = AdmissionMessage::Ask { tenant: "acme".to_owned(), want: Want::Turn, order };
-    let ask = AdmitterMessage::Of(Name::new("a").unwrap(), ask, acting.actor.get_derived());
+    let ask = AdmissionMessage::Ask { want: Want::Turn, order };
+    let ask = AdmitterMessage::Of("acme/a".parse::<Name>().unwrap(), ask, acting.actor.get_derived());
     acting.admitter.cast(ask).unwrap();
     assert_eq!(acting.counts().await.running, 1, "the turn is granted");
     let is_given_back = async || {
@@ -257,7 +257,7 @@ async fn a_name_whose_prompt_runs_elsewhere_asks_for_no_slot() {
     let acting = Acting::start(limits, &[("b", false)]).await;
     is_in(&acting.cell, StageKind::Waiting).await;
     // Another one waits, for its turn at the other node.
-    let waits = acting.shared.backend.next_prompt(Name::new("a").unwrap()).await.unwrap().unwrap();
+    let waits = acting.shared.backend.next_prompt("acme/a".parse::<Name>().unwrap()).await.unwrap().unwrap();
     accept_text(&acting.shared).await;
     let mut elsewhere = shared(acting.shared.backend.clone(), FleetLimits::default());
     elsewhere.host = "there".into();

@@ -43,7 +43,7 @@ impl Waiting {
         let content = PromptContent { prompt: content, continuation };
         let accept = Accept { content, continuations, ..accept("a", Duration::from_secs(3600)) };
         let Accepted::New(prompt) = shared.backend.accept(accept).await.unwrap() else { panic!("refused") };
-        let name = Name::new("a").unwrap();
+        let name = "acme/a".parse::<Name>().unwrap();
         let attempt = AttemptId::new();
         let claim = Claim { name: name.clone(), node: shared.node, attempt, losses: 3 };
         let Claimed::Won(record) = shared.backend.claim(claim).await.unwrap() else { panic!("not won") };
@@ -52,7 +52,7 @@ impl Waiting {
         {
             let mut holdings = cell.holdings();
             (holdings.claim, holdings.owner) = (Some(attempt), Some(owner));
-            (holdings.session, holdings.tenant) = (Some(played.session.clone()), record.tenant);
+            holdings.session = Some(played.session.clone());
         }
         Self { shared, cell, prompt, played }
     }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::stage::{
     Checked, LEASE, Stage, accept, accept_with_continuation, begin, claim, completed, finish, name, promises,
-    same, unexpected,
+    same, tenant, unexpected,
 };
 use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
@@ -243,6 +243,6 @@ async fn reservation_stays(stage: Stage) -> Checked {
     same("the begin", stage.backend.begin(begin).await?, Owned::Done(Some(json!("hello"))))?;
     stage.kill(node).await?;
     stage.own("a").await?;
-    let account = stage.backend.tenant("acme".to_owned()).await?;
+    let account = stage.backend.tenant(tenant("acme")).await?;
     same("money spent and reserved", (account.spent, account.reserved), (0, 60))
 }

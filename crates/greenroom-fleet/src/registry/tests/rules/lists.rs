@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::stage::{Checked, Stage, accept, name, promises, same, unexpected};
+use super::stage::{Checked, Stage, accept, name, promises, same, tenant, unexpected};
 use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::id::Name;
 use crate::registry::{Key, Table};
@@ -29,7 +29,7 @@ async fn listed(stage: &Stage) -> Checked<Vec<Name>> {
     let mut names: Vec<Name> = Vec::new();
     loop {
         let page = Page { after: names.last().cloned(), limit: 1 };
-        let Some(record) = stage.backend.stuck_names(page).await?.pop() else { return Ok(names) };
+        let Some(record) = stage.backend.stuck_names(None, page).await?.pop() else { return Ok(names) };
         names.push(record.name);
     }
 }
@@ -68,7 +68,7 @@ async fn deleted(stage: Stage) -> Checked {
     same("names meanwhile", listed(&stage).await?, vec![name("a")])?;
     while !stage.backend.deleted(name("a")).await? {}
     let all = Page { after: None, limit: 10 };
-    same("names of the tenant", stage.backend.names_of("acme".to_owned(), all).await?, vec![])?;
+    same("names of the tenant", stage.backend.names_of(tenant("acme"), all).await?, vec![])?;
     same("names after that", listed(&stage).await?, vec![])
 }
 
@@ -121,7 +121,7 @@ async fn unreadable_names(stage: Stage) -> Checked {
     for limit in [1, 2, 10] {
         let page = Page { after: None, limit };
         for names in
-            [stage.backend.names(page.clone()).await?, stage.backend.names_of("acme".to_owned(), page).await?]
+            [stage.backend.names(page.clone()).await?, stage.backend.names_of(tenant("acme"), page).await?]
         {
             let names: Vec<_> = names.into_iter().map(|record| record.name).collect();
             same("the page", names, [name("z"), name("zz")].into_iter().take(limit).collect())?;

@@ -188,12 +188,7 @@ async fn living(stage: Stage) -> Checked {
 
 async fn transitions(stage: Stage) -> Checked {
     let mut transitions = stage.backend.transitions();
-    let ended = |to: &str, prompt, outcome| FleetEvent::Ended {
-        name: name(to),
-        tenant: "acme".to_owned(),
-        prompt,
-        outcome,
-    };
+    let ended = |to: &str, prompt, outcome| FleetEvent::Ended { name: name(to), prompt, outcome };
     let node = stage.short_lived_node().await?;
     let (_, lost_prompt, _) = stage.running(node, "lost").await?;
     let deleted = stage.prompt("lost", "hello").await?;
@@ -240,12 +235,11 @@ async fn transitions(stage: Stage) -> Checked {
             Err(error) => return unexpected("a transition is missing", error),
         }
     }
-    let tenant = || "acme".to_owned();
     let mut quarantined = Vec::new();
     // The texts of reasons are the backend's own.
     made.retain(|transition| match transition {
         FleetEvent::Quarantined { name, why } => {
-            quarantined.push((name.clone(), tenant.clone(), why.is_empty()));
+            quarantined.push((name.clone(), why.is_empty()));
             false
         }
         _ => true,
@@ -260,29 +254,25 @@ async fn transitions(stage: Stage) -> Checked {
     ];
     let mut expected = vec![
         ended("fails", done_prompt, "completed"),
-        FleetEvent::Asked { name: name("fails"), tenant: tenant(), prompt: done_prompt, question },
-        FleetEvent::Decided { name: name("fails"), tenant: tenant(), prompt: done_prompt, question },
-        FleetEvent::Unquarantined { name: name("fails"), tenant: tenant() },
+        FleetEvent::Asked { name: name("fails"), prompt: done_prompt, question },
+        FleetEvent::Decided { name: name("fails"), prompt: done_prompt, question },
+        FleetEvent::Unquarantined { name: name("fails") },
         ended("a", withdrawn, "unsent"),
         ended("a", expired, "unsent"),
         ended("lost", lost_prompt, "interrupted"),
         ended("lost", deleted, "unsent"),
-        FleetEvent::Deleting { name: name("lost"), tenant: tenant() },
-        FleetEvent::Deleted { name: name("lost"), tenant: tenant() },
-        FleetEvent::Continues { name: name("goes on"), tenant: tenant(), prompt: goes_on },
-        FleetEvent::Recovered { name: name("goes on"), tenant: tenant() },
+        FleetEvent::Deleting { name: name("lost") },
+        FleetEvent::Deleted { name: name("lost") },
+        FleetEvent::Continues { name: name("goes on"), prompt: goes_on },
+        FleetEvent::Recovered { name: name("goes on") },
     ];
-    expected.extend(accepted.map(|(to, prompt)| FleetEvent::Accepted {
-        name: name(to),
-        tenant: tenant(),
-        prompt,
-    }));
+    expected.extend(accepted.map(|(to, prompt)| FleetEvent::Accepted { name: name(to), prompt }));
     for transition in &expected {
         let told = made.iter().filter(|made| *made == transition).count();
         same(&format!("how often this was told: {transition:?}"), told, 1)?;
     }
     same("the number of transitions", made.len(), expected.len())?;
-    let both = ["fails", "lost"].map(|to| (name(to), tenant(), false));
+    let both = ["fails", "lost"].map(|to| (name(to), false));
     same("the names that were quarantined", quarantined, both.to_vec())
 }
 

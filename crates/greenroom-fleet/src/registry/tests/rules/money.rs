@@ -1,7 +1,8 @@
 //! Promises about the money of tenants.
 
 use super::stage::{
-    Checked, Stage, accept, accept_with_continuation, begin, completed, finish, promises, same, unexpected,
+    Checked, Stage, accept, accept_with_continuation, begin, completed, finish, promises, same, tenant,
+    unexpected,
 };
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, Timestamp};
@@ -31,7 +32,7 @@ async fn refused(stage: Stage) -> Checked {
 
 async fn future(stage: Stage) -> Checked {
     let later = stage.backend.now().after(std::time::Duration::from_secs(3600));
-    same("the answer", stage.backend.open_account("acme".to_owned(), later, 100).await?, true)?;
+    same("the answer", stage.backend.open_account(tenant("acme"), later, 100).await?, true)?;
     accepted(stage.backend.accept(with(1)).await?)
 }
 
@@ -62,7 +63,7 @@ async fn lost(stage: Stage) -> Checked {
     // The tenant has no budget any more.
     let (attempt, _) = stage.begin(&owner, prompt).await?;
     end(&stage, &owner, prompt, attempt, 10).await?;
-    let account = stage.backend.tenant("acme".to_owned()).await?;
+    let account = stage.backend.tenant(tenant("acme")).await?;
     same("money spent and reserved", (account.spent, account.reserved), (10, 60))
 }
 
@@ -70,7 +71,7 @@ async fn outlasts(stage: Stage) -> Checked {
     let (owner, prompt, attempt) = begun(&stage, "a", budget(1)).await?;
     begun(&stage, "b", budget(2)).await?;
     end(&stage, &owner, prompt, attempt, 10).await?;
-    let account = stage.backend.tenant("acme".to_owned()).await?;
+    let account = stage.backend.tenant(tenant("acme")).await?;
     same("money spent and reserved", (account.spent, account.reserved), (10, 60))
 }
 

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use super::stage::{
-    CAPACITY, Checked, LEASE, ROOMY, Stage, accept, invalid, name, promises, same, unexpected,
+    CAPACITY, Checked, LEASE, ROOMY, Stage, accept, invalid, name, promises, same, tenant, unexpected,
 };
 use crate::backend::Requests;
 use crate::id::{NodeId, PromptId, Timestamp};
@@ -47,7 +47,7 @@ async fn kept_in_order(stage: Stage) -> Checked {
     let content = stage.backend.content(prompts[1]).await?;
     same("the content", content.map(|content| content.prompt), Some(json!("two")))?;
     same("the sum of waiting prompts", stage.backend.queued().await?, 3)?;
-    same("the tenant's waiting prompts", stage.backend.tenant("acme".to_owned()).await?.queued, 3)
+    same("the tenant's waiting prompts", stage.backend.tenant(tenant("acme")).await?.queued, 3)
 }
 
 async fn repeated_accept(stage: Stage) -> Checked {
@@ -109,14 +109,13 @@ async fn mismatches(stage: Stage) -> Checked {
     let profile = Accept { profile: "sales".to_owned(), ..accept("a", "hello") };
     let known = Refused::ProfileMismatch { known: "support".to_owned() };
     same("the answer for another profile", stage.backend.accept(profile).await?, Accepted::Refused(known))?;
-    let tenant = Accept { tenant: "other".to_owned(), profile: "sales".to_owned(), ..accept("a", "hello") };
-    let refused = Accepted::Refused(Refused::TenantMismatch);
-    same("the answer for another tenant", stage.backend.accept(tenant).await?, refused)
+    // Another tenant has a session of the same name.
+    let theirs = Accept { profile: "sales".to_owned(), ..accept("other/a", "hello") };
+    stage.accepted(theirs).await.map(drop)
 }
 
 async fn bounds(stage: Stage) -> Checked {
-    let bounded =
-        |to: &str, tenant: &str, bounds| Accept { bounds, tenant: tenant.to_owned(), ..accept(to, "hello") };
+    let bounded = |to: &str, bounds| Accept { bounds, ..accept(to, "hello") };
     let one = |bound: fn(&mut QueueBounds) -> &mut u32| {
         let mut bounds = ROOMY;
         *bound(&mut bounds) = 1;
@@ -124,14 +123,18 @@ async fn bounds(stage: Stage) -> Checked {
     };
     let full = |of| Accepted::Refused(Refused::QueueFull { of, bound: 1 });
     stage.prompt("a", "hello").await?;
-    let by_name = stage.backend.accept(bounded("a", "acme", one(|bounds| &mut bounds.name))).await?;
+    let by_name = stage.backend.accept(bounded("a", one(|bounds| &mut bounds.name))).await?;
     same("the answer at the bound of the name", by_name, full("for the session"))?;
-    let by_tenant = stage.backend.accept(bounded("b", "acme", one(|bounds| &mut bounds.tenant))).await?;
+    let by_tenant = stage.backend.accept(bounded("b", one(|bounds| &mut bounds.tenant))).await?;
     same("the answer at the bound of the tenant", by_tenant, full("for the tenant"))?;
-    let by_fleet = stage.backend.accept(bounded("c", "other", one(|bounds| &mut bounds.fleet))).await?;
+    let by_fleet = stage.backend.accept(bounded("other/c", one(|bounds| &mut bounds.fleet))).await?;
     same("the answer at the bound of the fleet", by_fleet, full("in the fleet"))?;
-    same("the record of a name whose prompt was refused", stage.backend.name_record(name("c")).await?, None)?;
-    stage.accepted(bounded("d", "other", one(|bounds| &mut bounds.tenant))).await.map(drop)
+    same(
+        "the record of a name whose prompt was refused",
+        stage.backend.name_record(name("other/c")).await?,
+        None,
+    )?;
+    stage.accepted(bounded("other/d", one(|bounds| &mut bounds.tenant))).await.map(drop)
 }
 
 async fn dropped(stage: Stage) -> Checked {
@@ -268,9 +271,9 @@ async fn waiting(stage: Stage) -> Checked {
         .backend
         .join(Join { node: elsewhere, host: "there".to_owned(), lease: LEASE, capacity: CAPACITY })
         .await?;
-    let of = |tenant: &str, to: &str| Accept { tenant: tenant.to_owned(), ..accept(to, "hello") };
+    let of = |tenant: &str, to: &str| accept(&format!("{tenant}/{to}"), "hello");
     let mut ready = Vec::new();
-    for (tenant, to) in [("b", "1"), ("b", "2"), ("a", "3"), ("", "4"), ("b", "0")] {
+    for (tenant, to) in [("b", "1"), ("b", "2"), ("a", "3"), ("Z", "4"), ("b", "0")] {
         ready.push(stage.accepted(of(tenant, to)).await?);
         stage.next_millisecond().await;
     }
@@ -278,11 +281,11 @@ async fn waiting(stage: Stage) -> Checked {
     stage.accepted(of("b", "1")).await?;
     stage.accepted(Accept { wait: Duration::ZERO, ..of("b", "expired") }).await?;
     stage.accepted(of("a", "quarantined")).await?;
-    same("quarantine", stage.backend.quarantine(name("quarantined"), "why".into()).await?, Marked::Done)?;
-    stage.running(stage.node, "runs").await?;
+    same("quarantine", stage.backend.quarantine(name("a/quarantined"), "why".into()).await?, Marked::Done)?;
+    stage.running(stage.node, "acme/runs").await?;
     stage.prompt("runs", "the next one").await?;
     let theirs = stage.accepted(of("c", "theirs")).await?;
-    stage.own_by(other, "theirs").await?;
+    stage.own_by(other, "c/theirs").await?;
     let there = stage.accepted(Accept { host: Some("there".to_owned()), ..of("c", "there") }).await?;
     let (first, second, third, fourth, last) = (ready[0], ready[1], ready[2], ready[3], ready[4]);
 
@@ -290,37 +293,37 @@ async fn waiting(stage: Stage) -> Checked {
     same("the names that can run here", listed(&stage, page(&stage)).await?, order.clone())?;
     let by_one = WaitingPage { limit: 1, ..page(&stage) };
     same("the names of pages of one", listed(&stage, by_one).await?, order)?;
-    let without = WaitingPage { without: vec!["b".into(), "".into()], limit: 2, ..page(&stage) };
+    let without = WaitingPage { without: vec![tenant("b"), tenant("Z")], limit: 2, ..page(&stage) };
     same("the names without two tenants", listed(&stage, without).await?, vec![third])?;
     let on_other =
-        WaitingPage { node: other, of: None, without: vec!["a".into(), "b".into()], ..page(&stage) };
+        WaitingPage { node: other, of: None, without: vec![tenant("a"), tenant("b")], ..page(&stage) };
     same("the names that the other node can run", listed(&stage, on_other).await?, vec![fourth, theirs])?;
     let there_too =
-        WaitingPage { node: elsewhere, of: None, without: vec!["a".into(), "b".into()], ..page(&stage) };
+        WaitingPage { node: elsewhere, of: None, without: vec![tenant("a"), tenant("b")], ..page(&stage) };
     same(
         "the names that a node of the other host can run",
         listed(&stage, there_too).await?,
         vec![fourth, there],
     )?;
 
-    let of = Some(["2", "4", "quarantined", "runs", "nobody", "3"].map(name).to_vec());
-    let named = WaitingPage { of, without: vec!["a".into()], limit: 2, ..page(&stage) };
+    let of = Some(["b/2", "Z/4", "a/quarantined", "runs", "nobody", "a/3"].map(name).to_vec());
+    let named = WaitingPage { of, without: vec![tenant("a")], limit: 2, ..page(&stage) };
     same("those of some names that can run here", listed(&stage, named).await?, vec![fourth, second])?;
 
     // The first prompt is taken back: the name moves to the place of its second one.
     let _: Withdrawn = stage.backend.withdraw(first).await?;
-    let queue = stage.queue("1").await?;
-    let only_b = WaitingPage { without: vec!["a".into(), "".into(), "c".into()], ..page(&stage) };
+    let queue = stage.queue("b/1").await?;
+    let only_b = WaitingPage { without: vec![tenant("a"), tenant("Z"), tenant("c")], ..page(&stage) };
     let moved = vec![second, last, queue[0]];
     same("the names after a withdrawal", listed(&stage, only_b).await?, moved)?;
-    stage.backend.unquarantine(name("quarantined")).await?;
+    stage.backend.unquarantine(name("a/quarantined")).await?;
     for (profiles, names, other) in [(vec![], 0, true), (vec!["support".to_owned()], 6, false)] {
         let of_profiles = WaitingPage { profiles: Some(profiles), ..page(&stage) };
         let waiting = stage.backend.waiting(of_profiles).await?;
         same("names of the profiles", waiting.prompts.len(), names)?;
         same("the profile that is left out", waiting.other_profile, other.then(|| "support".to_owned()))?;
     }
-    let only_a = WaitingPage { without: vec!["b".into(), "".into(), "c".into()], ..page(&stage) };
+    let only_a = WaitingPage { without: vec![tenant("b"), tenant("Z"), tenant("c")], ..page(&stage) };
     same("the names after the lift", listed(&stage, only_a).await?.len(), 2)
 }
 

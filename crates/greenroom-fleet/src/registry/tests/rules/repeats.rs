@@ -24,7 +24,7 @@ promises! {
 async fn other_tenant(stage: Stage) -> Checked {
     let first = accept("a", "hello");
     stage.accepted(first.clone()).await?;
-    let other = Accept { tenant: "other".to_owned(), ..first };
+    let other = Accept { name: name("other/a"), ..first };
     invalid("another tenant's prompt with a known id", stage.backend.accept(other).await)
 }
 

@@ -9,12 +9,13 @@ use uuid::Uuid;
 
 use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, BackendErrorKind};
-use crate::id::{AttemptId, Name, NodeId, PromptId};
+use crate::id::{AttemptId, NodeId, PromptId};
 use crate::record::{PromptContent, PromptOutcome};
 use crate::registry::{Key, Lane, Part, Range, Table, Wanted};
 use crate::request::{
     Accept, Accepted, Begin, Claim, Claimed, Finish, Join, Marked, Owned, Ownership, QueueBounds,
 };
+pub(super) use crate::stage::{name, tenant};
 
 /// A promise that is broken, in words.
 pub(super) struct Broken(pub(super) String);
@@ -175,16 +176,11 @@ impl Stage {
     }
 }
 
-pub(super) fn name(name: &str) -> Name {
-    Name::new(name).unwrap_or_else(|error| panic!("a name of the suite is none: {error}"))
-}
-
 pub(super) fn accept(to: &str, text: &str) -> Accept {
     Accept {
         prompt: PromptId::new(),
         name: name(to),
         profile: "support".to_owned(),
-        tenant: "acme".to_owned(),
         conversation: Uuid::new_v4(),
         host: None,
         key: None,

@@ -203,7 +203,7 @@ async fn record(stage: &Stage) -> Checked<NameRecord> {
 impl Stage {
     /// Runs the first prompt that waits for the owner's name to an outcome.
     async fn end_turn(&self, owner: &Ownership, outcome: PromptOutcome) -> Checked {
-        let prompt = self.queue(owner.name.as_str()).await?[0];
+        let prompt = self.queue(owner.name.session()).await?[0];
         let (attempt, _) = self.begin(owner, prompt).await?;
         let finished = self.backend.finish(finish(owner, prompt, attempt, outcome)).await?;
         same("the answer to a finish", finished, Owned::Done(true))

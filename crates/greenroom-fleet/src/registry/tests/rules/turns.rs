@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::stage::{
     Checked, LEASE, Stage, accept, accept_with_continuation, begin, completed, finish, promises, same,
-    unexpected,
+    tenant, unexpected,
 };
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, Timestamp};
@@ -214,7 +214,7 @@ async fn budget(stage: Stage) -> Checked {
     let finish = Finish { cost: 10, ..finish(&owners[0], prompts[0], attempt, completed()) };
     same("the finish", stage.backend.finish(finish.clone()).await?, Owned::Done(true))?;
     same("the repeated finish", stage.backend.finish(finish).await?, Owned::Done(true))?;
-    let account = stage.backend.tenant("acme".to_owned()).await?;
+    let account = stage.backend.tenant(tenant("acme")).await?;
     same("money spent and reserved", (account.spent, account.reserved), (10, 0))?;
     let begun = stage.backend.begin(begin(&owners[1], prompts[1], attempt, reserve(1, 60))).await?;
     same("the begin after that", begun, Owned::Done(Some(json!("2"))))?;

@@ -65,7 +65,7 @@ impl World {
                 PromptState::Ended { at, .. } => {
                     expect(Table::Outcomes, Key::of(Table::Outcomes).prompt(prompt.id));
                     expect(Table::Ended, Key::of(Table::Ended).time(at).prompt(prompt.id));
-                    expect(Table::EndedOf, ended_of(&prompt.tenant, &prompt.name).prompt(prompt.id));
+                    expect(Table::EndedOf, ended_of(&prompt.name).prompt(prompt.id));
                     let row = &self.rows(Table::Outcomes)[Key::of(Table::Outcomes).prompt(prompt.id).bytes()];
                     let outcome: PromptOutcome = serde_json::from_slice(row).unwrap();
                     let sent = prompt.begins > 0;
@@ -101,7 +101,6 @@ impl World {
             if name.is_stuck() {
                 expect(Table::Stuck, Key::of(Table::Stuck).name(&name.name));
             }
-            expect(Table::NamesOf, Key::of(Table::NamesOf).text(&name.tenant).name(&name.name));
             assert_eq!(name.queued, waiting(&|prompt| prompt.name == name.name));
             let running = prompts
                 .iter()
@@ -115,8 +114,8 @@ impl World {
             }
             let can_run = matches!(name.state, NameState::Free | NameState::Owned { .. });
             if let Some(first) = ready.get(&name.name).filter(|_| can_run && name.running.is_none()) {
-                let place = Key::of(Table::Waiting).text(&name.tenant).number(*first);
-                expect(Table::Waiting, place.name(&name.name));
+                let place = Key::of(Table::Waiting).tenant(name.name.tenant()).number(*first);
+                expect(Table::Waiting, place.text(name.name.session()));
             }
             match &name.state {
                 NameState::Owned { node, .. } => {
@@ -135,10 +134,11 @@ impl World {
             assert!(node.state != NodeState::Dead || node.owns > 0);
         }
         for tenant in TENANTS {
-            let account = self.step(|step| step.tenant(tenant.to_owned()));
-            assert_eq!(account.queued, waiting(&|prompt| prompt.tenant == tenant));
-            let reserved =
-                |prompt: &&PromptRecord| prompt.tenant == tenant && prompt.period == account.period;
+            let account = self.step(|step| step.tenant(crate::stage::tenant(tenant)));
+            assert_eq!(account.queued, waiting(&|prompt| prompt.name.tenant().as_str() == tenant));
+            let reserved = |prompt: &&PromptRecord| {
+                prompt.name.tenant().as_str() == tenant && prompt.period == account.period
+            };
             assert!(account.reserved >= prompts.iter().filter(reserved).map(|prompt| prompt.reserved).sum());
         }
         self.check_commands();
