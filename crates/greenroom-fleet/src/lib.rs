@@ -7,7 +7,7 @@
 //! use greenroom::Session;
 //! use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 //! use greenroom_fleet::backend::LocalBackend;
-//! use greenroom_fleet::{Fleet, FleetPrompt, Quota, Tenant};
+//! use greenroom_fleet::{Fleet, FleetPrompt, Quota};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +19,7 @@
 //! let fleet = Fleet::builder()
 //!     .backend(LocalBackend::open(data.join("fleet.redb")).await?)
 //!     .profile("support", move |_| Session::builder().transport(transport.clone()))
-//!     .tenant(Tenant::new("acme")?, Quota::default().weight(2))
+//!     .tenant("acme", Quota::default().weight(2))
 //!     .start()
 //!     .await?;
 //!

@@ -23,7 +23,7 @@ impl Clis {
         let script = || {
             let turn = || ModelTurn::new().pause_before(self.pace);
             let mut script = Script::new().otherwise(turn().text("It arrives on Monday."));
-            if ["acme-1", "cobalt-1"].contains(&name.as_str()) {
+            if ["acme/1", "cobalt/1"].contains(&&*name.to_string()) {
                 script = script.turn(turn().call("mcp__shop__refund", serde_json::json!({})));
             }
             ScriptedCli::play(script)

@@ -5,8 +5,8 @@
 //! cargo run -p fleet -- --data FOLDER     # keeps names, prompts and outcomes in FOLDER
 //! ```
 //!
-//! Two sessions want to refund an order, which a person has to allow. A stand-in for the person answers the question of `acme-1`;
-//! nobody answers the question of `cobalt-1`, which is denied after two seconds.
+//! Two sessions want to refund an order, which a person has to allow. A stand-in for the person answers the question of `acme/1`;
+//! nobody answers the question of `cobalt/1`, which is denied after two seconds.
 //!
 //! Kill the second program in the middle with `kill -9` and run it again: prompts that waited run now, prompts that had begun
 //! are told as interrupted, and prompts that had ended have the outcome that they had. `--pace MILLISECONDS` (default: 100) is the
@@ -98,11 +98,7 @@ async fn work(fleet: &Fleet) -> Result<(), Failure> {
     let mut turns = Vec::new();
     for (tenant, _, sessions) in TENANTS {
         for number in 0..sessions {
-            let session = fleet
-                .tenant("default")?
-                .session(format!("{tenant}-{number}"))?
-                .profile("support")
-                .tenant(tenant);
+            let session = fleet.tenant(tenant)?.session(number.to_string())?.profile("support");
             // With its key the prompt is one prompt, however often this program sends it. It may wait for a day, so that the next run
             // finds it.
             let prompt = FleetPrompt::new("Where is my lamp?").key("lamp").wait(Duration::from_secs(86_400));
@@ -111,7 +107,7 @@ async fn work(fleet: &Fleet) -> Result<(), Failure> {
                 // Wakes the session in a second, in this run or in the next one.
                 let later = SystemTime::now() + Duration::from_secs(1);
                 let reminder = FleetPrompt::new("Has it arrived?").key("reminder").not_before(later);
-                turns.push((format!("{tenant}-{number}"), session.prompt(reminder).await?));
+                turns.push((format!("{tenant}/{number}"), session.prompt(reminder).await?));
             }
         }
     }
@@ -131,17 +127,14 @@ async fn work(fleet: &Fleet) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A person who answers for acme. In your service: a page that lists `fleet.questions` and posts the answer.
+/// A person who answers for acme. In your service: a page that lists the questions of the tenant and posts the answer.
 async fn person(fleet: &Fleet) -> Result<(), Failure> {
-    let mut events = fleet.operator().events();
+    let (mut events, acme) = (fleet.operator().events(), fleet.tenant("acme")?);
     while let Some(event) = events.next().await {
         if let Ok(FleetEvent::Asked { .. }) = event {
-            for question in fleet.operator().questions(QuestionQuery::new().tenant("acme")).await? {
+            for question in acme.questions(QuestionQuery::new()).await? {
                 println!("allows {}", question.name);
-                fleet
-                    .operator()
-                    .answer(question.id, QuestionAnswer::new(InquiryAnswer::allow()).by("anna"))
-                    .await?;
+                acme.answer(question.id, QuestionAnswer::new(InquiryAnswer::allow()).by("anna")).await?;
             }
         }
     }

@@ -98,11 +98,11 @@ async fn forty_sessions_of_three_tenants_share_two_slots() {
 async fn a_person_allows_one_call_and_the_other_is_denied_in_time() {
     let data = tempfile::tempdir().unwrap();
     let program = Program::run(data.path()).await;
-    assert_eq!(set(&program.names("asks")), set(&["acme-1", "cobalt-1"]));
-    assert_eq!(program.names("allows"), ["acme-1"]);
-    assert_eq!(program.names("refunds"), ["acme-1"]);
+    assert_eq!(set(&program.names("asks")), set(&["acme/1", "cobalt/1"]));
+    assert_eq!(program.names("allows"), ["acme/1"]);
+    assert_eq!(program.names("refunds"), ["acme/1"]);
     let ended = program.names("ended");
-    assert!(ended.contains(&"acme-1") && ended.contains(&"cobalt-1"), "{ended:?}");
+    assert!(ended.contains(&"acme/1") && ended.contains(&"cobalt/1"), "{ended:?}");
 }
 
 // Guards: accepted-is-kept

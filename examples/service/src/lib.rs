@@ -29,13 +29,13 @@ use futures_util::stream::{self, StreamExt};
 use greenroom::callback::InquiryAnswer;
 use greenroom::options::{BuiltInTools, EnvPolicy};
 use greenroom::{Message, NoArgs, Options, Session, SessionBuilder, ToolServer};
-use greenroom_fleet::{ActivationContext, AnswerError, Fleet, FleetBuilder, FleetError, FleetPrompt, Name};
+use greenroom_fleet::{ActivationContext, AnswerError, Fleet, FleetBuilder, FleetError, FleetPrompt};
 use greenroom_fleet::{PromptError, PromptId, PromptOutcome, Query, QuestionId, QuestionQuery, Quota};
-use greenroom_fleet::{Refusal, TurnItem};
+use greenroom_fleet::{Refusal, Tenant, TurnItem};
 use serde_json::{Value, json};
 
 /// Gives the session of a user its CLI, or a stand-in.
-pub type Connect = Box<dyn Fn(SessionBuilder, &Name) -> SessionBuilder + Send + Sync>;
+pub type Connect = Box<dyn Fn(SessionBuilder, &Tenant) -> SessionBuilder + Send + Sync>;
 
 /// The fleet of the users' sessions. At most `most` are awake, each with a CLI process of about 200 MB; one without work sleeps
 /// when `idle` has passed. Each user is a tenant: users take turns, and have a budget for each day.
@@ -45,7 +45,7 @@ pub fn users(most: usize, idle: Duration, connect: Connect) -> FleetBuilder {
         limits.idle_after = idle;
         limits.queue.name = 4;
     });
-    builder.profile("default", move |cx| connect(session(cx), &cx.name))
+    builder.profile("default", move |cx| connect(session(cx), cx.name.tenant()))
 }
 
 /// The session of a user, in folders that the fleet has made.
@@ -59,11 +59,11 @@ fn session(cx: &ActivationContext) -> SessionBuilder {
     // Longer than a question waits for a person.
     options.timeouts.turn = Some(Duration::from_secs(900));
     // Every other call is a question to a person.
-    Session::builder().options(options).mcp_server(orders(&cx.name)).allow_tool("mcp__orders__list")
+    Session::builder().options(options).mcp_server(orders(cx.name.tenant())).allow_tool("mcp__orders__list")
 }
 
 /// The tools of a session, which know the user, whatever the model says.
-fn orders(user: &Name) -> ToolServer {
+fn orders(user: &Tenant) -> ToolServer {
     let (found, cancelled) = (format!("{user}'s lamp arrives on Monday"), format!("{user} gets no lamp"));
     ToolServer::new("orders", "1.0.0")
         .tool("list", "The user's orders", move |_: NoArgs| ready(found.clone()))
@@ -83,17 +83,17 @@ pub fn router(fleet: Fleet) -> Router {
 }
 
 /// Accepts a prompt, and streams its turn. A client that goes away changes nothing: the turn goes on, and can be read again.
-async fn send(fleet: State<Fleet>, name: Path<Name>, headers: HeaderMap, text: String) -> Result<Response> {
+async fn send(fleet: State<Fleet>, name: Path<String>, headers: HeaderMap, text: String) -> Result<Response> {
     // The same text for the same bytes.
     let key = headers.get("idempotency-key").map(|key| key.as_bytes().escape_ascii().to_string());
     let prompt = key.into_iter().fold(FleetPrompt::new(text), FleetPrompt::key);
-    let session = fleet.session(name.as_str()).map_err(unavailable)?.tenant(name.as_str());
+    let session = fleet.tenant(name.as_str()).and_then(|user| user.session("chat")).map_err(unavailable)?;
     let id = session.prompt(prompt).await.map_err(refusal)?.prompt_id();
     Ok(([(header::LOCATION, format!("/turns/{id}"))], events(&fleet, id, &headers)).into_response())
 }
 
 async fn read(fleet: State<Fleet>, id: Path<PromptId>, headers: HeaderMap) -> Result<impl IntoResponse> {
-    match fleet.turn(*id).record().await {
+    match fleet.operator().turn(*id).record().await {
         Err(error @ FleetError::NotFound { .. }) => Err((StatusCode::NOT_FOUND, error.to_string()))?,
         known => Ok(known.map(|_| events(&fleet, *id, &headers)).map_err(unavailable)?),
     }
@@ -102,8 +102,8 @@ async fn read(fleet: State<Fleet>, id: Path<PromptId>, headers: HeaderMap) -> Re
 /// The events of a turn, after the last one that the client has seen.
 fn events(fleet: &Fleet, id: PromptId, headers: &HeaderMap) -> impl IntoResponse + use<> {
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse::<u64>().ok());
-    let turn = fleet.turn(id).messages_from(seen.unwrap_or(0).saturating_add(1));
-    let mut end = fleet.turn(id);
+    let turn = fleet.operator().turn(id).messages_from(seen.unwrap_or(0).saturating_add(1));
+    let mut end = fleet.operator().turn(id);
     let texts = turn.into_stream().filter_map(|item| ready(item.ok().as_ref().and_then(text)));
     let end = stream::once(async move { outcome(end.outcome().await) }).filter_map(ready);
     Sse::new(texts.chain(end)).keep_alive(KeepAlive::default())
@@ -149,13 +149,15 @@ fn refusal(error: PromptError) -> Response {
 }
 
 async fn questions(fleet: State<Fleet>) -> Result<Json<Value>> {
-    let open = fleet.questions(QuestionQuery::new()).await.map_err(unavailable)?.into_iter();
-    Ok(Json(open.map(|one| json!({ "id": one.id, "user": one.name, "inquiry": one.body })).collect()))
+    let open = fleet.operator().questions(QuestionQuery::new()).await.map_err(unavailable)?.into_iter();
+    Ok(Json(
+        open.map(|one| json!({ "id": one.id, "user": one.name.tenant(), "inquiry": one.body })).collect(),
+    ))
 }
 
 /// The first answer decides.
 async fn answer(fleet: State<Fleet>, id: Path<QuestionId>, answer: Json<InquiryAnswer>) -> Result<()> {
-    let answered = fleet.answer(*id, answer.0).await;
+    let answered = fleet.operator().answer(*id, answer.0).await;
     Ok(answered.map_err(|error| match &error {
         AnswerError::Unknown { .. } | AnswerError::Backend(_) => unavailable(error),
         _ => (StatusCode::CONFLICT, error.to_string()),
@@ -163,11 +165,11 @@ async fn answer(fleet: State<Fleet>, id: Path<QuestionId>, answer: Json<InquiryA
 }
 
 async fn status(fleet: State<Fleet>) -> Result<impl IntoResponse> {
-    Ok(fleet.snapshot(Query::active()).await.map(Json).map_err(unavailable)?)
+    Ok(fleet.operator().snapshot(Query::active()).await.map(Json).map_err(unavailable)?)
 }
 
 async fn health(fleet: State<Fleet>) -> Result<&'static str> {
-    let fleet = fleet.snapshot(Query::active().limit(0)).await.map_err(unavailable)?;
+    let fleet = fleet.operator().snapshot(Query::active().limit(0)).await.map_err(unavailable)?;
     if fleet.draining { Err(unavailable("stopping"))? } else { Ok("ok") }
 }
 

@@ -32,7 +32,7 @@ const EVENTS: usize = 1024;
 pub struct FleetBuilder {
     pub(crate) backend: Option<Arc<dyn Backend>>,
     limits: FleetLimits,
-    quotas: HashMap<Tenant, Quota>,
+    quotas: HashMap<String, Quota>,
     default_quota: Quota,
     profiles: HashMap<String, Profile>,
     folder: Option<PathBuf>,
@@ -99,10 +99,10 @@ impl FleetBuilder {
         self
     }
 
-    /// Sets the quota of a tenant.
+    /// Sets the quota of a [tenant](Tenant). A text that is no tenant is an error of the start.
     #[must_use]
-    pub fn tenant(mut self, tenant: Tenant, quota: Quota) -> Self {
-        self.quotas.insert(tenant, quota);
+    pub fn tenant(mut self, tenant: impl Into<String>, quota: Quota) -> Self {
+        self.quotas.insert(tenant.into(), quota);
         self
     }
 
@@ -247,7 +247,11 @@ impl FleetBuilder {
             hub: Hub::of(&backend),
             backend,
             limits: self.limits,
-            quotas: self.quotas,
+            quotas: self
+                .quotas
+                .into_iter()
+                .map(|(id, quota)| Ok((Tenant::new(id)?, quota)))
+                .collect::<Result<_, FleetError>>()?,
             default_quota: self.default_quota,
             profiles: self.profiles,
             folders: Folders::at(folder, transcripts == TranscriptsIn::Backend),

@@ -82,7 +82,7 @@ async fn each_name_has_a_private_folder_that_says_whose_it_is() {
         assert_eq!(mode(&folder.join("name.json")), 0o600);
         let label: serde_json::Value =
             serde_json::from_slice(&fs::read(folder.join("name.json")).unwrap()).unwrap();
-        assert_eq!(label, serde_json::json!({ "name": name, "tenant": "acme", "profile": "support" }));
+        assert_eq!(label, serde_json::json!({ "name": format!("acme/{name}"), "profile": "support" }));
     }
     assert_eq!(fs::read_dir(&folders.root).unwrap().count(), names.len(), "and nothing else");
 }

@@ -251,10 +251,7 @@ impl<'a> Life<'a> {
             });
         for (index, tenant) in TENANTS.iter().enumerate() {
             let weight = u32::try_from(index).unwrap() + 1;
-            builder = builder.tenant(
-                Tenant::new(*tenant).unwrap(),
-                Quota::default().weight(weight).live(TENANT_LIVE[index]),
-            );
+            builder = builder.tenant(*tenant, Quota::default().weight(weight).live(TENANT_LIVE[index]));
         }
         let fleet = builder.start().await.map_err(|error| error.to_string())?;
         let (mut events, model, journal) =

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use greenroom::SessionBuilder;
 use greenroom::transport::Exit;
-use greenroom_fleet::Name;
+use greenroom_fleet::Tenant;
 use greenroom_fleet::backend::MemoryBackend;
 use greenroom_testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use serde_json::Value;
@@ -127,7 +127,7 @@ async fn a_stop_ends_all_sessions_at_once_and_tells_their_clients() {
 async fn a_prompt_that_waits_is_served_after_the_next_start() {
     let backend = MemoryBackend::new();
     let (transport, mut listener) = ScriptedCli::by_hand();
-    let connect = move |builder: SessionBuilder, _: &Name| builder.transport(transport.clone());
+    let connect = move |builder: SessionBuilder, _: &Tenant| builder.transport(transport.clone());
     let service = Service::at(backend.clone(), 1, connect.clone()).await;
     let (first, mut end) = tokio::join!(service.prompt("ada", "One."), accept(&mut listener));
     end.expect("user").await;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use greenroom::SessionBuilder;
 use greenroom::options::EnvPolicy;
 use greenroom_fleet::backend::LocalBackend;
-use greenroom_fleet::{BackendErrorKind, Name};
+use greenroom_fleet::{BackendErrorKind, Tenant};
 use greenroom_testkit::{ModelTurn, ScriptedModel};
 
 use crate::support::*;
@@ -49,7 +49,7 @@ async fn a_conversation_is_remembered_after_a_restart_of_the_service() {
             }
         });
         let backend = backend.await;
-        let connect = move |builder: SessionBuilder, _: &Name| {
+        let connect = move |builder: SessionBuilder, _: &Tenant| {
             let builder =
                 builder.cli_path(&cli).envs(model.env()).env("PATH", std::env::var("PATH").unwrap());
             builder.configure(|options| options.env_policy = EnvPolicy::Clean)

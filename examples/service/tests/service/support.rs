@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use greenroom::SessionBuilder;
 use greenroom_fleet::backend::{Backend, MemoryBackend};
-use greenroom_fleet::{Fleet, Name};
+use greenroom_fleet::{Fleet, Tenant};
 use greenroom_testkit::{CliEnd, ModelTurn, Script, ScriptedCli, ScriptedListener};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ impl Service {
     pub(crate) async fn at(
         backend: impl Backend,
         sessions: usize,
-        connect: impl Fn(SessionBuilder, &Name) -> SessionBuilder + Send + Sync + 'static,
+        connect: impl Fn(SessionBuilder, &Tenant) -> SessionBuilder + Send + Sync + 'static,
     ) -> Self {
         let started: Arc<Mutex<Vec<String>>> = Arc::default();
         let names = started.clone();
@@ -62,7 +62,7 @@ impl Service {
     /// The test is the CLI of all users.
     pub(crate) async fn by_hand(sessions: usize) -> (Self, ScriptedListener) {
         let (transport, listener) = ScriptedCli::by_hand();
-        let connect = move |builder: SessionBuilder, _: &Name| builder.transport(transport.clone());
+        let connect = move |builder: SessionBuilder, _: &Tenant| builder.transport(transport.clone());
         (Self::at(MemoryBackend::new(), sessions, connect).await, listener)
     }
 

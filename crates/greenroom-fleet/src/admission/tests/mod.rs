@@ -105,6 +105,7 @@ impl Stage {
     fn orders(&mut self) -> String {
         let mut orders = Vec::new();
         while let Some((name, grant)) = self.machine.next(self.now) {
+            let name = name.session();
             orders.push(match grant {
                 Grant::Activate => format!("activate {name}"),
                 Grant::Turn => format!("turn {name}"),

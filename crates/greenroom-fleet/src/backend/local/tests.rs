@@ -148,7 +148,7 @@ async fn a_record_of_a_process_that_cannot_be_read_is_told_and_can_be_removed() 
     on(&disk).await.close().await;
     let database = database(&disk);
     let term = 7_u64.to_be_bytes();
-    let key: Vec<u8> = [&[19][..], b"a\0\0", &term].concat();
+    let key: Vec<u8> = [&[19][..], b"acme\0\0a\0\0", &term].concat();
     let write = database.begin_write().unwrap();
     write.open_table(ROWS).unwrap().insert(&key[..], &b"spoilt"[..]).unwrap();
     write.commit().unwrap();
@@ -157,7 +157,7 @@ async fn a_record_of_a_process_that_cannot_be_read_is_told_and_can_be_removed() 
     let name = "acme/a".parse::<Name>().unwrap();
     let error = backend.left_processes_of(name.clone()).await.unwrap_err();
     assert_eq!(error.kind(), BackendErrorKind::Damaged);
-    assert!(error.to_string().contains("the session 'a' with the term 7"), "{error}");
+    assert!(error.to_string().contains("the session 'acme/a' with the term 7"), "{error}");
     assert!(backend.process_ended(name.clone(), crate::id::Term(7)).await.unwrap());
     assert_eq!(backend.left_processes_of(name).await.unwrap(), Vec::new());
 }

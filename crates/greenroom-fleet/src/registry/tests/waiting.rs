@@ -6,22 +6,21 @@ use crate::record::{NodeState, PromptState};
 impl World {
     /// The pages of names that a node can run hold each of these names once, in their order.
     pub(super) fn check_waiting(&mut self, node: NodeId, without: &str, limit: usize) {
+        let without_one = vec![crate::stage::tenant(without)];
+        let all = WaitingPage { node, of: None, without: without_one, profiles: None, after: None, limit };
+        // A look that overlaps with other requests may answer with names as they were before these.
+        self.step(|step| step.waiting(all.clone()));
+        let overlapping = std::mem::replace(&mut self.overlapping, false);
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let page = WaitingPage {
-                node,
-                of: None,
-                without: vec![crate::stage::tenant(without)],
-                profiles: None,
-                after,
-                limit,
-            };
+            let page = WaitingPage { after, ..all.clone() };
             let WaitingNames { prompts, next, .. } = self.step(|step| step.waiting(page.clone()));
             assert!(prompts.len() <= limit);
             seen.extend(prompts.into_iter().map(|prompt| prompt.id));
             let Some(next) = next else { break };
             after = Some(next);
         }
+        self.overlapping = overlapping;
         let nodes = self.step(|step| step.nodes(None, usize::MAX));
         let alive = |id| nodes.iter().any(|node| node.id == id && node.state != NodeState::Dead);
         let prompts: Vec<PromptRecord> = self.records(Table::Prompts);

@@ -100,7 +100,7 @@ async fn a_turn_that_a_drain_cuts_off_is_told_to_go_on() {
     let goes_on = sends(&fleet, "a", FleetPrompt::new("hold").continue_with("go on", 1)).await;
     world.clis.read(1).await;
     fleet.drain(secs(10)).await;
-    assert_eq!(story(&log, goes_on, 3).await, ["accepted a acme", "begun a acme", "continues a acme"]);
+    assert_eq!(story(&log, goes_on, 3).await, ["accepted acme/a", "begun acme/a", "continues acme/a"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -267,15 +267,11 @@ async fn limits_that_cannot_work_are_refused_at_the_start() {
     let money = |amount, period, reserve| {
         let mut quota = quota.clone();
         quota.budget = Some(greenroom_fleet::Budget { amount, period, reserve });
-        world.builder().tenant(Tenant::new("t").unwrap(), quota)
+        world.builder().tenant("t", quota)
     };
     assert!(refused(money(1, secs(1), 2)).await.contains("`reserve`"));
     assert!(refused(money(2, Duration::ZERO, 1)).await.contains("`period`"));
-    assert!(
-        refused(world.builder().tenant(Tenant::new("t").unwrap(), quota.clone().weight(0)))
-            .await
-            .contains("`weight`")
-    );
+    assert!(refused(world.builder().tenant("t", quota.clone().weight(0))).await.contains("`weight`"));
     assert!(refused(world.builder().default_quota(quota.live(0))).await.contains("`live`"));
 }
 

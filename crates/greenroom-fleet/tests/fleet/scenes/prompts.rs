@@ -108,10 +108,7 @@ async fn the_queues_of_a_name_a_tenant_and_the_fleet_are_bounded() {
 async fn a_tenant_may_have_a_queue_of_its_own_size() {
     let world = World::new();
     let fleet = start(
-        world
-            .builder()
-            .tenant(Tenant::new("small").unwrap(), Quota::default().queued(1))
-            .configure(|limits| limits.live = 1),
+        world.builder().tenant("small", Quota::default().queued(1)).configure(|limits| limits.live = 1),
     )
     .await;
     let running = send(&fleet, "a", "wait 10").await;

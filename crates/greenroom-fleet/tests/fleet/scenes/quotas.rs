@@ -17,7 +17,7 @@ async fn sends(session: &FleetSession, prompt: &str) -> FleetTurn {
 #[tokio::test(start_paused = true)]
 async fn tenants_get_turns_by_their_weights() {
     let world = in_mid_period();
-    let builder = world.builder().tenant(Tenant::new("heavy").unwrap(), Quota::default().weight(3));
+    let builder = world.builder().tenant("heavy", Quota::default().weight(3));
     let fleet = start(builder.configure(|limits| (limits.live, limits.wait) = (1, secs(3600)))).await;
     let blocker = send(&fleet, "blocker", "wait 10").await;
     world.clis.read(1).await;
@@ -39,13 +39,9 @@ async fn tenants_get_turns_by_their_weights() {
 #[tokio::test(start_paused = true)]
 async fn a_tenant_at_its_own_cap_waits_and_others_do_not() {
     let world = in_mid_period();
-    let fleet = start(
-        world
-            .builder()
-            .tenant(Tenant::new("small").unwrap(), Quota::default().live(1))
-            .configure(|limits| limits.live = 4),
-    )
-    .await;
+    let fleet =
+        start(world.builder().tenant("small", Quota::default().live(1)).configure(|limits| limits.live = 4))
+            .await;
     let first = sends(&of(&fleet, "small", "a"), "wait 20").await;
     world.clis.read(1).await;
     let second = sends(&of(&fleet, "small", "b"), "one").await;
@@ -74,7 +70,7 @@ fn budget(amount: u64, reserve: u64) -> Quota {
 #[tokio::test(start_paused = true)]
 async fn money_is_reserved_at_the_beginning_and_settled_at_the_end() {
     let world = in_mid_period();
-    let fleet = start(world.builder().tenant(Tenant::new("t").unwrap(), budget(2_000_000, 800_000))).await;
+    let fleet = start(world.builder().tenant("t", budget(2_000_000, 800_000))).await;
     let account = async || world.backend.tenant(Tenant::new("t").unwrap()).await.unwrap();
     let turn = sends(&of(&fleet, "t", "a"), "wait 5").await;
     world.clis.read(1).await;
@@ -90,7 +86,7 @@ async fn money_is_reserved_at_the_beginning_and_settled_at_the_end() {
 #[tokio::test(start_paused = true)]
 async fn a_spent_budget_refuses_with_the_start_of_the_next_period() {
     let world = in_mid_period();
-    let fleet = start(world.builder().tenant(Tenant::new("t").unwrap(), budget(1_000_000, 500_000))).await;
+    let fleet = start(world.builder().tenant("t", budget(1_000_000, 500_000))).await;
     let a = of(&fleet, "t", "a");
     outcome(sends(&a, "cost 1.5").await).await;
     let (why, retry_after) = refused(&a, "two").await;
@@ -108,10 +104,7 @@ async fn a_spent_budget_refuses_with_the_start_of_the_next_period() {
 async fn a_prompt_that_waits_for_money_runs_in_the_next_period() {
     let world = in_mid_period();
     let fleet = start(
-        world
-            .builder()
-            .tenant(Tenant::new("t").unwrap(), budget(1_000_000, 500_000))
-            .configure(|limits| limits.wait = secs(7200)),
+        world.builder().tenant("t", budget(1_000_000, 500_000)).configure(|limits| limits.wait = secs(7200)),
     )
     .await;
     let a = of(&fleet, "t", "a");
@@ -128,13 +121,9 @@ async fn a_prompt_that_waits_for_money_runs_in_the_next_period() {
 #[tokio::test(start_paused = true)]
 async fn turns_at_once_do_not_reserve_more_than_there_is() {
     let world = in_mid_period();
-    let fleet = start(
-        world
-            .builder()
-            .tenant(Tenant::new("t").unwrap(), budget(1_000_000, 500_000))
-            .configure(|limits| limits.live = 8),
-    )
-    .await;
+    let fleet =
+        start(world.builder().tenant("t", budget(1_000_000, 500_000)).configure(|limits| limits.live = 8))
+            .await;
     let mut turns = Vec::new();
     for n in 0..4 {
         turns.push(sends(&of(&fleet, "t", &format!("{n}")), "wait 20").await);
@@ -149,7 +138,7 @@ async fn turns_at_once_do_not_reserve_more_than_there_is() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_cut_off_costs_what_was_set_aside_for_it() {
     let world = in_mid_period();
-    let fleet = start(world.builder().tenant(Tenant::new("t").unwrap(), budget(2_000_000, 800_000))).await;
+    let fleet = start(world.builder().tenant("t", budget(2_000_000, 800_000))).await;
     drop(sends(&of(&fleet, "t", "a"), "hold").await);
     world.clis.read(1).await;
     drain(&fleet, secs(6)).await;

@@ -76,8 +76,7 @@ async fn a_fleet_whose_supervisor_failed_leaves_its_names_to_the_next_fleet_at_o
 
 /// A fleet with one tenant that has half a dollar a day, and a session of it.
 async fn half_a_dollar(world: &World) -> (Fleet, FleetSession) {
-    let fleet =
-        start(world.builder().tenant(Tenant::new("t").unwrap(), Quota::default().budget_usd(0.5))).await;
+    let fleet = start(world.builder().tenant("t", Quota::default().budget_usd(0.5))).await;
     let session = named_of(&fleet, "t", "a");
     (fleet, session)
 }

@@ -11,7 +11,7 @@ use greenroom::options::EnvPolicy;
 use greenroom_fleet::backend::{LocalBackend, PostgresBackend, PostgresOptions};
 use greenroom_fleet::{
     ActivationContext, Fleet, FleetError, FleetEvent, FleetEvents, FleetPrompt, NameState, PromptError,
-    Query, Quota,
+    Query, Quota, Tenant,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -99,10 +99,7 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
     });
     for tenant in 0..5 {
         let quota = Quota::default().weight(1 + tenant);
-        builder = builder.tenant(
-            Tenant::new(format!("tenant-{tenant}"))?,
-            if tenant == 0 { quota.live(2) } else { quota },
-        );
+        builder = builder.tenant(format!("tenant-{tenant}"), if tenant == 0 { quota.live(2) } else { quota });
     }
     let events = builder.events();
     let fleet = builder.start().await?;

@@ -245,8 +245,8 @@ async fn deleted(stage: Stage) -> Checked {
 }
 
 async fn pages(stage: Stage) -> Checked {
-    // NUL, slashes and letters of two cases are ordinary bytes of a name.
-    let mut names = ["b", "B", "a\0b", "a", "a\0", "../x", "ä", "a\u{1}"];
+    // NUL and letters of two cases are ordinary bytes of a name.
+    let mut names = ["b", "B", "a\0b", "a", "a\0", "..x", "ä", "a\u{1}"];
     for to in names {
         stage.prompt(to, "hello").await?;
     }
@@ -258,7 +258,7 @@ async fn pages(stage: Stage) -> Checked {
         if page.is_empty() {
             break;
         }
-        seen.extend(page.into_iter().map(|record| record.name.to_string()));
+        seen.extend(page.into_iter().map(|record| record.name.session().to_owned()));
     }
     same("the names", seen, names.map(str::to_owned).to_vec())
 }
