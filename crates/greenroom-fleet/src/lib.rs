@@ -40,6 +40,7 @@
 //! | find a session of a tenant and send it a prompt | [`Fleet::tenant`], [`FleetTenant::session`], [`FleetSession`], [`FleetPrompt`] |
 //! | read a turn, now or after a restart | [`FleetTurn`], [`FleetTenant::turn`], [`PromptOutcome`] |
 //! | let people decide | [`FleetTenant::questions`], [`FleetTenant::answer`] |
+//! | decide what a person may do | [`Authoriser`], [`FleetTenant::on_behalf_of`] |
 //! | watch the fleet, over all tenants | [`Fleet::operator`], [`Operator::events`], [`Operator::snapshot`] |
 //! | end the fleet | [`Fleet::drain`] |
 //! | look after a fleet from another program | [`admin`] |
@@ -56,6 +57,7 @@
 //! - `testkit`: checks for backends of your own, and faults for tests of your service (`greenroom_fleet::testkit`).
 //! - `cluster`, `async-trait`: to be enabled when any crate of the program enables `ractor`'s feature of that name.
 
+mod access;
 mod actor;
 pub mod admin;
 mod admission;
@@ -89,6 +91,7 @@ mod transcripts;
 #[path = "../../../tests/support/wait.rs"]
 mod wait;
 
+pub use access::{Access, Action, Authoriser, Denied};
 pub use admission::Tally;
 pub use clock::Clock;
 pub use error::{

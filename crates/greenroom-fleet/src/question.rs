@@ -8,6 +8,7 @@ use greenroom::callback::{Inquiry, InquiryAnswer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::access::Denied;
 use crate::error::BackendError;
 use crate::id::{AttemptId, Name, QuestionId, Tenant};
 use crate::record::{Decision, QuestionRecord};
@@ -88,6 +89,10 @@ impl QuestionQuery {
         self
     }
 
+    pub(crate) fn name(&self) -> Option<&Name> {
+        self.name.as_ref()
+    }
+
     pub(crate) fn fits(&self, question: &QuestionRecord) -> bool {
         self.tenant.as_ref().is_none_or(|tenant| tenant == question.name.tenant())
             && self.name.as_ref().is_none_or(|name| *name == question.name)
@@ -151,6 +156,9 @@ impl From<InquiryAnswer> for QuestionAnswer {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
+    /// The person for whom the handle acts may not answer. The question stays open.
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// The answer does not fit the question, which stays open: answer it again.
     #[error("{0}")]
     Misfit(String),

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::cell::NameCell;
+use crate::access::Authoriser;
 use crate::backend::{Backend, Reply, Requests};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
@@ -67,6 +68,8 @@ pub(crate) struct FleetShared {
     pub(crate) limits: FleetLimits,
     pub(crate) quotas: HashMap<Tenant, Quota>,
     pub(crate) default_quota: Quota,
+    /// Decides what people may do. `None`: nothing.
+    pub(crate) authoriser: Option<Arc<dyn Authoriser>>,
     pub(crate) profiles: HashMap<String, Profile>,
     pub(crate) folders: Folders,
     pub(crate) node: NodeId,

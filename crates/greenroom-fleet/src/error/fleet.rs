@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{BackendError, FilesError};
+use crate::access::Denied;
 use crate::id::{InvalidName, NodeId, PromptId};
 use crate::request;
 
@@ -58,6 +59,9 @@ pub enum FleetError {
         /// The node.
         node: NodeId,
     },
+    /// The person for whom the handle acts may not do it.
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// The session cannot do it in the state in which it is.
     #[error("{0}")]
     State(String),
@@ -82,6 +86,9 @@ impl FleetError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PromptError {
+    /// The person for whom the handle acts may not prompt the session.
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// The prompt was not accepted, and nothing of it is kept.
     #[error("{why}")]
     Refused {

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::fleet::{Fleet, Handle, LONGEST};
+use crate::access::Authoriser;
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetSupervisor;
 use crate::backend::{Backend, MemoryBackend, Requests};
@@ -34,6 +35,7 @@ pub struct FleetBuilder {
     limits: FleetLimits,
     quotas: HashMap<String, Quota>,
     default_quota: Quota,
+    authoriser: Option<Arc<dyn Authoriser>>,
     profiles: HashMap<String, Profile>,
     folder: Option<PathBuf>,
     host: Option<String>,
@@ -52,6 +54,7 @@ impl Fleet {
             limits: FleetLimits::default(),
             quotas: HashMap::new(),
             default_quota: Quota::default(),
+            authoriser: None,
             profiles: HashMap::new(),
             folder: None,
             host: None,
@@ -110,6 +113,14 @@ impl FleetBuilder {
     #[must_use]
     pub fn default_quota(mut self, quota: Quota) -> Self {
         self.default_quota = quota;
+        self
+    }
+
+    /// Sets who decides what people may do: see [`FleetTenant::on_behalf_of`](crate::FleetTenant::on_behalf_of). Without it, people
+    /// may do nothing.
+    #[must_use]
+    pub fn authoriser(mut self, authoriser: impl Authoriser) -> Self {
+        self.authoriser = Some(Arc::new(authoriser));
         self
     }
 
@@ -253,6 +264,7 @@ impl FleetBuilder {
                 .map(|(id, quota)| Ok((Tenant::new(id)?, quota)))
                 .collect::<Result<_, FleetError>>()?,
             default_quota: self.default_quota,
+            authoriser: self.authoriser,
             profiles: self.profiles,
             folders: Folders::at(folder, transcripts == TranscriptsIn::Backend),
             node: NodeId::new(),

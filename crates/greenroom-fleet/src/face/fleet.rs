@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::scope::Scope;
+use crate::access::Action;
 use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
@@ -69,7 +70,8 @@ impl Fleet {
         let (shared, unknown) = (&self.handle.shared, || FleetError::not_found("prompt", prompt));
         // A prompt stays with its session, so this need not be one request with the withdrawal.
         let record = shared.ask(|backend| backend.prompt_record(prompt)).await?;
-        record.filter(|record| scope.sees(&record.name)).ok_or_else(unknown)?;
+        let record = record.filter(|record| scope.sees(&record.name)).ok_or_else(unknown)?;
+        scope.allow(shared, Action::Withdraw, Some(&record.name)).await?;
         match shared.ask(|backend| backend.withdraw(prompt)).await? {
             Withdrawn::Unsent | Withdrawn::Interrupted => Ok(true),
             Withdrawn::TooLate(_) => Ok(false),

@@ -19,41 +19,49 @@ use crate::record::QuestionRecord;
 #[must_use = "nothing happens until a method is called"]
 pub struct Operator {
     pub(super) fleet: Fleet,
+    pub(super) scope: Scope,
 }
 
 impl Fleet {
     /// The handle of an operator, who sees all tenants.
     pub fn operator(&self) -> Operator {
-        Operator { fleet: self.clone() }
+        Operator { fleet: self.clone(), scope: Scope::ALL }
     }
 }
 
 impl Operator {
+    /// A handle that acts for a person: see [`FleetTenant::on_behalf_of`](crate::FleetTenant::on_behalf_of). The authoriser does not
+    /// decide on [`admin`](Self::admin) and [`events`](Self::events): keep these to yourself.
+    pub fn on_behalf_of(mut self, person: impl Into<String>) -> Self {
+        self.scope = self.scope.on_behalf_of(person.into());
+        self
+    }
+
     /// A session of any tenant. Nothing happens until it is prompted.
     pub fn session(&self, name: Name) -> FleetSession {
-        FleetSession::new(self.fleet.clone(), name)
+        FleetSession::new(self.fleet.clone(), self.scope.clone(), name)
     }
 
     /// The turn of a prompt of any tenant. An id that is not known is an error of the turn's methods.
     pub fn turn(&self, prompt: PromptId) -> FleetTurn {
-        FleetTurn::new(self.fleet.handle.shared.clone(), Scope::All, prompt, false)
+        FleetTurn::new(self.fleet.handle.shared.clone(), self.scope.clone(), prompt, false)
     }
 
     /// Takes back a prompt that no CLI has begun with. `false`: the prompt has begun or ended.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`] for a prompt that is not known; [`FleetError::Backend`].
+    /// [`FleetError::NotFound`] for a prompt that is not known; [`FleetError::Denied`]; [`FleetError::Backend`].
     pub async fn withdraw(&self, prompt: PromptId) -> Result<bool, FleetError> {
-        self.fleet.withdraw(&Scope::All, prompt).await
+        self.fleet.withdraw(&self.scope, prompt).await
     }
 
     /// Lists open questions of all tenants, the nearest deadline first: see
     /// [`FleetTenant::questions`](crate::FleetTenant::questions).
     ///
     /// # Errors
-    /// [`FleetError::Backend`].
+    /// [`FleetError::Denied`]; [`FleetError::Backend`].
     pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, FleetError> {
-        self.fleet.questions(query).await
+        self.fleet.questions(&self.scope, query).await
     }
 
     /// Answers a question of any tenant.
@@ -65,7 +73,7 @@ impl Operator {
         question: QuestionId,
         answer: impl Into<QuestionAnswer>,
     ) -> Result<(), AnswerError> {
-        self.fleet.answer(&Scope::All, question, answer.into()).await
+        self.fleet.answer(&self.scope, question, answer.into()).await
     }
 
     /// Operations over the fleet's backend: also over a file, which no other process can open meanwhile.

@@ -2,6 +2,7 @@
 
 use super::fleet::Fleet;
 use super::scope::Scope;
+use crate::access::Action;
 use crate::backend::Requests;
 use crate::error::{BackendError, BackendErrorKind, FleetError};
 use crate::id::QuestionId;
@@ -13,7 +14,12 @@ use crate::request::Answered;
 const READ: usize = 256;
 
 impl Fleet {
-    pub(super) async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, FleetError> {
+    pub(super) async fn questions(
+        &self,
+        scope: &Scope,
+        query: QuestionQuery,
+    ) -> Result<Vec<QuestionRecord>, FleetError> {
+        scope.allow(&self.handle.shared, Action::Read, query.name()).await?;
         let limit = query.limit.unwrap_or(100);
         // The backend lists the questions of all sessions.
         let mut most = if query.is_narrow() { limit.max(READ) } else { limit };
@@ -33,12 +39,16 @@ impl Fleet {
         &self,
         scope: &Scope,
         question: QuestionId,
-        given: QuestionAnswer,
+        mut given: QuestionAnswer,
     ) -> Result<(), AnswerError> {
         let shared = &self.handle.shared;
         let record = shared.ask(|backend| backend.question(question)).await;
         let record = record.map_err(AnswerError::Backend)?.filter(|record| scope.sees(&record.name));
         let record = record.ok_or(AnswerError::Gone(question))?;
+        scope.allow(shared, Action::Answer, Some(&record.name)).await?;
+        if let Some(person) = &scope.person {
+            given.by = Some(person.to_string());
+        }
         // A decided question goes on to the backend, which knows the attempt that has decided it.
         if record.decision.is_none()
             && let Some(inquiry) = record.inquiry()

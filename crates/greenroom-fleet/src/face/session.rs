@@ -13,6 +13,7 @@ use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
 use super::scope::Scope;
 use super::turn::FleetTurn;
+use crate::access::Action;
 use crate::actor::context::{ATTEMPTS, FleetShared};
 use crate::actor::deletion;
 use crate::actor::name::NameMessage;
@@ -32,18 +33,20 @@ const AFTER_QUARANTINE: Duration = Duration::from_secs(60);
 
 /// A named session of a fleet. It is there when it is prompted: nothing has to be created or kept.
 ///
-/// The first prompt of a name fixes its profile.
+/// The first prompt of a name fixes its profile. A handle [on behalf of](crate::FleetTenant::on_behalf_of) a person fails with
+/// [`FleetError::Denied`] or [`PromptError::Denied`] where the person may not do it.
 #[derive(Clone)]
 #[must_use = "nothing happens until a method is called"]
 pub struct FleetSession {
     fleet: Fleet,
+    scope: Scope,
     name: Name,
     profile: String,
 }
 
 impl FleetSession {
-    pub(super) fn new(fleet: Fleet, name: Name) -> Self {
-        Self { fleet, name, profile: "default".to_owned() }
+    pub(super) fn new(fleet: Fleet, scope: Scope, name: Name) -> Self {
+        Self { fleet, scope, name, profile: "default".to_owned() }
     }
 
     /// Sets the profile that builds the session. Only [`prompt`](Self::prompt) uses it. Default: `default`.
@@ -77,6 +80,7 @@ impl FleetSession {
     pub async fn prompt(&self, prompt: impl Into<FleetPrompt>) -> Result<FleetTurn, PromptError> {
         let prompt = prompt.into();
         let shared = self.shared();
+        self.scope.allow(shared, Action::Prompt, Some(&self.name)).await?;
         let refused = |why, retry_after| Err(PromptError::Refused { why, retry_after });
         if !shared.takes_prompt(&self.name).await {
             return refused(Refusal::Draining, Some(RETRY_AFTER));
@@ -110,8 +114,7 @@ impl FleetSession {
         };
         shared.tell_transitions();
         self.send(NameMessage::Wake(None), true);
-        let scope = Scope::Tenant(self.name.tenant().clone());
-        Ok(FleetTurn::new(shared.clone(), scope, record.id, is_duplicate))
+        Ok(FleetTurn::new(shared.clone(), self.scope.clone(), record.id, is_duplicate))
     }
 
     fn accept(&self, prompt: &FleetPrompt) -> Result<Accept, String> {
@@ -149,6 +152,7 @@ impl FleetSession {
     /// # Errors
     /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot start; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
     pub async fn warm(&self) -> Result<(), FleetError> {
+        self.allow(Action::Warm).await?;
         for _ in 0..ATTEMPTS {
             // `None`: the actor of the name was about to end, and the next one takes the message.
             if let Some(warm) = self.ask(true, NameMessage::Warm).await {
@@ -181,6 +185,7 @@ impl FleetSession {
     }
 
     async fn interrupt_if(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
+        self.allow(Action::Interrupt).await?;
         match self.interrupt_here(prompt).await {
             Ok(false) => {}
             interrupted => return interrupted,
@@ -207,6 +212,7 @@ impl FleetSession {
     /// # Errors
     /// [`FleetError::State`] if no turn runs; [`FleetError::Session`]; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
     pub async fn steer(&self, message: impl Into<Prompt>) -> Result<(), FleetError> {
+        self.allow(Action::Steer).await?;
         let message = Box::new(message.into());
         match self.ask(false, |done| NameMessage::Steer { message, done }).await {
             Some(Err(FleetError::State(_))) | None => match owner(self.shared(), &self.name).await? {
@@ -226,6 +232,7 @@ impl FleetSession {
     /// [`FleetError::OwnerSilent`] if another node owns the session and does not take the command within ten seconds;
     /// [`FleetError::Backend`] if the session is not awake here and the backend does not say where.
     pub async fn passivate(&self) -> Result<(), FleetError> {
+        self.allow(Action::Passivate).await?;
         if self.passivate_here().await {
             return Ok(());
         }
@@ -259,8 +266,9 @@ impl FleetSession {
     /// session and does not end it; [`FleetError::Elsewhere`] if other nodes claim the session again and again; [`FleetError::Backend`],
     /// also for a session that moves to another backend.
     pub async fn quarantine(&self, why: impl Into<String>) -> Result<(), FleetError> {
+        self.allow(Action::Quarantine).await?;
         let why = why.into();
-        if let NameState::Quarantined { .. } = self.record().await?.state {
+        if let NameState::Quarantined { .. } = self.known().await?.state {
             return Ok(());
         }
         let quarantine = async || {
@@ -280,6 +288,7 @@ impl FleetSession {
     /// # Errors
     /// [`FleetError::Backend`].
     pub async fn unquarantine(&self) -> Result<bool, FleetError> {
+        self.allow(Action::Unquarantine).await?;
         let free = self.shared().ask(|backend| backend.unquarantine(self.name.clone())).await?;
         if free {
             self.shared().tell_transitions();
@@ -296,6 +305,7 @@ impl FleetSession {
     /// again. [`FleetError::OwnerSilent`] if another node owns the session and does not end it; [`FleetError::Elsewhere`] if other
     /// nodes claim the session again and again; [`FleetError::Backend`].
     pub async fn delete(&self) -> Result<(), FleetError> {
+        self.allow(Action::Delete).await?;
         self.mark(|| deletion::delete(self.shared(), &self.name)).await.map(drop)
     }
 
@@ -330,6 +340,11 @@ impl FleetSession {
     /// # Errors
     /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].
     pub async fn record(&self) -> Result<NameRecord, FleetError> {
+        self.allow(Action::Read).await?;
+        self.known().await
+    }
+
+    async fn known(&self) -> Result<NameRecord, FleetError> {
         let record = self.shared().ask(|backend| backend.name_record(self.name.clone())).await?;
         record.ok_or_else(|| FleetError::not_found("session", &self.name))
     }
@@ -340,7 +355,11 @@ impl FleetSession {
     /// # Errors
     /// [`FleetError::Backend`].
     pub async fn questions(&self) -> Result<Vec<QuestionRecord>, FleetError> {
-        self.fleet.questions(QuestionQuery::new().session(self.name.clone())).await
+        self.fleet.questions(&self.scope, QuestionQuery::new().session(self.name.clone())).await
+    }
+
+    async fn allow(&self, action: Action) -> Result<(), FleetError> {
+        Ok(self.scope.allow(self.shared(), action, Some(&self.name)).await?)
     }
 
     fn send(&self, message: NameMessage, start: bool) {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::operator::Operator;
+use crate::access::Action;
 use crate::actor::cell::StageKind;
 use crate::actor::supervisor::FleetMessage;
 use crate::admission::Tally;
@@ -133,9 +134,10 @@ impl Operator {
     /// Reports the state of the fleet and of the names that the query chooses.
     ///
     /// # Errors
-    /// [`FleetError::Backend`]; [`FleetError::Ended`] after the end of the fleet.
+    /// [`FleetError::Denied`]; [`FleetError::Backend`]; [`FleetError::Ended`] after the end of the fleet.
     pub async fn snapshot(&self, query: Query) -> Result<FleetSnapshot, FleetError> {
         let shared = &self.fleet.handle.shared;
+        self.scope.allow(shared, Action::Read, None).await?;
         let (reply, counts) = tokio::sync::oneshot::channel();
         self.fleet.handle.supervisor.cast(FleetMessage::Counts(reply)).map_err(|_| FleetError::Ended)?;
         // While admission is being restarted, nobody knows.

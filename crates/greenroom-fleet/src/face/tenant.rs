@@ -40,6 +40,7 @@ use crate::record::QuestionRecord;
 pub struct FleetTenant {
     fleet: Fleet,
     tenant: Tenant,
+    scope: Scope,
 }
 
 impl Fleet {
@@ -54,7 +55,7 @@ impl Fleet {
         T::Error: Into<InvalidName>,
     {
         let tenant = tenant.try_into().map_err(Into::into)?;
-        Ok(FleetTenant { fleet: self.clone(), tenant })
+        Ok(FleetTenant { fleet: self.clone(), scope: Scope::of(tenant.clone()), tenant })
     }
 }
 
@@ -64,26 +65,35 @@ impl FleetTenant {
         &self.tenant
     }
 
+    /// A handle that acts for a person. The [authoriser](crate::FleetBuilder::authoriser) of the fleet decides on each of its calls,
+    /// and on each call of the sessions and turns that it gives; without an authoriser all are denied. An answer that the person gives
+    /// carries the person's name. A turn asks once, before its first item.
+    pub fn on_behalf_of(mut self, person: impl Into<String>) -> Self {
+        self.scope = self.scope.on_behalf_of(person.into());
+        self
+    }
+
     /// A session of the tenant by its name. Nothing happens until it is prompted.
     ///
     /// # Errors
     /// [`FleetError::Name`] if the text is empty or longer than [`Name::MAX_BYTES`].
     pub fn session(&self, name: impl Into<String>) -> Result<FleetSession, FleetError> {
-        Ok(FleetSession::new(self.fleet.clone(), Name::new(self.tenant.clone(), name)?))
+        let name = Name::new(self.tenant.clone(), name)?;
+        Ok(FleetSession::new(self.fleet.clone(), self.scope.clone(), name))
     }
 
     /// The turn of a prompt, to read it again, or after a restart. An id that the tenant does not have is an error of the turn's
     /// methods.
     pub fn turn(&self, prompt: PromptId) -> FleetTurn {
-        FleetTurn::new(self.fleet.handle.shared.clone(), self.scope(), prompt, false)
+        FleetTurn::new(self.fleet.handle.shared.clone(), self.scope.clone(), prompt, false)
     }
 
     /// Takes back a prompt that no CLI has begun with. `false`: the prompt has begun or ended.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`] for a prompt that the tenant does not have; [`FleetError::Backend`].
+    /// [`FleetError::NotFound`] for a prompt that the tenant does not have; [`FleetError::Denied`]; [`FleetError::Backend`].
     pub async fn withdraw(&self, prompt: PromptId) -> Result<bool, FleetError> {
-        self.fleet.withdraw(&self.scope(), prompt).await
+        self.fleet.withdraw(&self.scope, prompt).await
     }
 
     /// Lists open questions of the tenant, the nearest deadline first.
@@ -131,9 +141,9 @@ impl FleetTenant {
     /// ```
     ///
     /// # Errors
-    /// [`FleetError::Backend`].
+    /// [`FleetError::Denied`]; [`FleetError::Backend`].
     pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, FleetError> {
-        self.fleet.questions(query.tenant(self.tenant.clone())).await
+        self.fleet.questions(&self.scope, query.tenant(self.tenant.clone())).await
     }
 
     /// Answers a question of the tenant. The first answer before the deadline decides.
@@ -146,17 +156,13 @@ impl FleetTenant {
     /// # Errors
     /// [`AnswerError::Misfit`] if the answer does not fit the question, which stays open; [`AnswerError::TooLate`];
     /// [`AnswerError::Gone`], also for a question that the tenant does not have; [`AnswerError::Unknown`] if the backend does not
-    /// say whether the answer decided; [`AnswerError::Backend`].
+    /// say whether the answer decided; [`AnswerError::Denied`]; [`AnswerError::Backend`].
     pub async fn answer(
         &self,
         question: QuestionId,
         answer: impl Into<QuestionAnswer>,
     ) -> Result<(), AnswerError> {
-        self.fleet.answer(&self.scope(), question, answer.into()).await
-    }
-
-    fn scope(&self) -> Scope {
-        Scope::Tenant(self.tenant.clone())
+        self.fleet.answer(&self.scope, question, answer.into()).await
     }
 }
 

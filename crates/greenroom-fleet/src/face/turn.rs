@@ -5,7 +5,7 @@ pub(crate) mod tests;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backon::Retryable;
@@ -14,6 +14,7 @@ use greenroom::Message;
 use tokio::time::timeout;
 
 use super::scope::Scope;
+use crate::access::Action;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::pauses;
 use crate::actor::scribe::is_not_kept;
@@ -54,12 +55,14 @@ const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// slow reader gets complete messages from the backend and misses partial ones.
 ///
 /// While the backend is unavailable the reader waits for it. The reader's errors are final: [`FleetError::NotFound`] for a prompt
-/// that is not known or no longer kept, [`FleetError::Backend`] for a backend that is closed or damaged, and
+/// that is not known or no longer kept, [`FleetError::Denied`] for a person who may not read it, [`FleetError::Backend`] for a backend that is closed or damaged, and
 /// [`FleetError::Ended`] when the fleet ends before the turn has its outcome.
 #[must_use = "the turn goes on unread; call `next` to read it, or `outcome` to wait for its end"]
 pub struct FleetTurn {
     shared: Arc<FleetShared>,
     scope: Scope,
+    /// The person may read the turn.
+    allowed: OnceLock<()>,
     prompt: PromptId,
     is_duplicate: bool,
     /// The number of the last message in `ready`, or before it.
@@ -132,6 +135,7 @@ impl FleetTurn {
         Self {
             shared,
             scope,
+            allowed: OnceLock::new(),
             prompt,
             is_duplicate,
             last_seq: 0,
@@ -312,7 +316,12 @@ impl FleetTurn {
     pub async fn record(&self) -> Result<PromptRecord, FleetError> {
         let record = self.read(|backend| backend.prompt_record(self.prompt)).await?;
         let record = record.filter(|record| self.scope.sees(&record.name));
-        record.ok_or_else(|| FleetError::not_found("prompt", self.prompt))
+        let record = record.ok_or_else(|| FleetError::not_found("prompt", self.prompt))?;
+        if self.allowed.get().is_none() {
+            self.scope.allow(&self.shared, Action::Read, Some(&record.name)).await?;
+            self.allowed.get_or_init(|| ());
+        }
+        Ok(record)
     }
 
     /// The next page of messages that the backend keeps.

@@ -23,3 +23,4 @@ mod timeline;
 mod transcripts;
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;
+mod walls;

@@ -39,7 +39,7 @@ async fn complete_messages_are_numbered_and_durable_before_they_are_shown() {
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
     let writing = spawn(writing);
-    let mut turn = FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false);
+    let mut turn = FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false);
     played.say_part("a");
     assert_eq!(read(&mut turn, 1).await, ["part a"]);
 
@@ -72,7 +72,7 @@ async fn a_continuation_goes_on_with_the_numbers_of_its_prompt() {
     let shared = fleet_on(MemoryBackend::new()).await;
     let begun = BegunTurn::new(&shared, "a").await;
     begun.append(1, vec![said("from the first owner").to_string()]).await;
-    let mut turn = FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false);
+    let mut turn = FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false);
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 1).await;
     played.say("from the second one");
@@ -104,7 +104,7 @@ async fn a_fenced_owner_writes_and_shows_nothing_more() {
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
     let writing = spawn(writing);
-    let mut turn = FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false);
+    let mut turn = FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false);
     played.say("mine");
     assert_eq!(read(&mut turn, 1).await, ["1 assistant"]);
 
@@ -157,7 +157,7 @@ async fn messages_over_the_bound_are_shown_live_and_are_a_gap_afterwards() {
     let begun = BegunTurn::new(&shared, "a").await;
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let mut live = FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false);
+    let mut live = FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false);
     let speaking = async {
         played.say("short");
         let mut items = read(&mut live, 1).await;
@@ -172,7 +172,7 @@ async fn messages_over_the_bound_are_shown_live_and_are_a_gap_afterwards() {
     assert_eq!(seen, ["1 assistant", "2 assistant", "3 assistant", "4 result"]);
 
     let read_later =
-        |from| FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false).messages_from(from);
+        |from| FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false).messages_from(from);
     assert_eq!(rest(&mut read_later(1)).await, ["1 assistant", "gap 2-4"]);
     assert_eq!(rest(&mut read_later(3)).await, ["gap 3-4"]);
     assert_eq!(rest(&mut read_later(5)).await, [""; 0]);
@@ -201,7 +201,7 @@ async fn a_message_that_cannot_be_kept_is_a_gap_and_the_turn_goes_on() {
     assert_eq!(writing.await.unwrap().text(), Some("done"));
     let seqs: Vec<_> = begun.kept().await.iter().map(|kept| kept.number).collect();
     assert_eq!(seqs, [1, 2, 3, 4], "numbers have no gap in the backend");
-    let mut turn = FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false);
+    let mut turn = FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false);
     assert_eq!(rest(&mut turn).await, ["1 assistant", "gap 2-2", "3 assistant", "4 result"]);
 }
 
@@ -246,7 +246,7 @@ async fn an_append_whose_reply_is_lost_is_repeated_without_a_double() {
     });
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
-    let mut turn = FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false);
+    let mut turn = FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false);
     let events = Mutex::new(shared.events.subscribe());
     played.say("one");
     played.cli.finish_turn(&prompt, "done");
@@ -275,7 +275,7 @@ async fn the_next_batch_is_read_while_one_is_kept() {
     let mut played = Played::start().await;
     let (writing, prompt) = played.run(&begun, 0).await;
     let writing = spawn(writing);
-    let mut turn = FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false);
+    let mut turn = FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false);
     backend.plan(|request| if request.method == "append" { Fault::HangReply } else { Fault::Pass });
     played.say("1");
     backend.wait_for_hanging(1).await;
@@ -326,7 +326,7 @@ async fn messages_read_ahead_are_dropped_when_the_owner_is_fenced() {
     let mut played = Played::start().await;
     let (writing, _prompt) = played.run(&begun, 0).await;
     let writing = spawn(writing);
-    let mut turn = FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false);
+    let mut turn = FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false);
     backend.fault_next("append", Fault::HangReply);
     played.say("kept");
     backend.wait_for_hanging(1).await;

@@ -74,7 +74,7 @@ async fn stage() -> (FaultedBackend, Arc<FleetShared>, BegunTurn) {
 }
 
 fn turn(shared: &Arc<FleetShared>, prompt: PromptId) -> FleetTurn {
-    FleetTurn::new(shared.clone(), Scope::All, prompt, false)
+    FleetTurn::new(shared.clone(), Scope::ALL, prompt, false)
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_turn_is_read_from_any_number_after_a_restart() {
         begun.prompt
     };
     let shared = fleet_on(LocalBackend::open(&path).await.unwrap()).await;
-    let mut whole = FleetTurn::new(shared.clone(), Scope::All, prompt, true);
+    let mut whole = FleetTurn::new(shared.clone(), Scope::ALL, prompt, true);
     assert_eq!((whole.prompt_id(), whole.is_duplicate()), (prompt, true));
     assert_eq!(rest(&mut whole).await, messages(1, 200));
     assert_eq!(whole.outcome().await.unwrap(), completed());
@@ -238,7 +238,7 @@ async fn a_dropped_or_cancelled_read_takes_nothing_and_changes_nothing() {
     begun.finish(completed()).await;
     assert_eq!(shared.hub.audiences(), 0);
     assert_eq!(
-        rest(&mut super::FleetTurn::new(shared.clone(), Scope::All, begun.prompt, false)).await,
+        rest(&mut super::FleetTurn::new(shared.clone(), Scope::ALL, begun.prompt, false)).await,
         messages(1, 51)
     );
 }

@@ -11,7 +11,7 @@ use greenroom::options::EnvPolicy;
 use greenroom_fleet::backend::{LocalBackend, PostgresBackend, PostgresOptions};
 use greenroom_fleet::{
     ActivationContext, Fleet, FleetError, FleetEvent, FleetEvents, FleetPrompt, NameState, PromptError,
-    Query, Quota, Tenant,
+    Query, Quota,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
