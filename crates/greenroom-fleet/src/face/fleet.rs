@@ -86,7 +86,7 @@ impl Fleet {
 
     /// Operations for people who look after the fleet, over its backend: also over a file, which no other process can open meanwhile.
     pub fn admin(&self) -> Admin {
-        Admin::over(self.handle.shared.backend.clone())
+        Admin::new(self.handle.shared.backend.clone())
     }
 
     /// Subscribes to the events of the fleet from now on. For events of the opening as well, see [`FleetBuilder::events`](crate::FleetBuilder::events).

@@ -214,7 +214,7 @@ impl<'a> Life<'a> {
     async fn try_open(&mut self) -> Result<(), String> {
         let store = &self.case.store;
         let backend = store.open().await?;
-        let mut faulted = FaultedBackend::over(backend.clone());
+        let mut faulted = FaultedBackend::new(backend.clone());
         if self.case.openings.fetch_add(1, Ordering::Relaxed) % 3 == 2 {
             faulted = faulted.without_changes();
         }
