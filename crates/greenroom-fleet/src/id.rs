@@ -23,7 +23,7 @@ use uuid::Uuid;
 pub struct Name(String);
 
 /// A text that is no [`Name`]: it is empty or too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a session's name has 1 to {max} bytes, and this text has {length}", max = Name::MAX_BYTES)]
 pub struct InvalidName {
     length: usize,
