@@ -49,7 +49,10 @@ impl Address {
         }
         let options = PgConnectOptions::from_str(url)
             .map_err(|error| {
-                let error = super::error::text(&error);
+                let error = match error {
+                    sqlx::Error::Configuration(error) => error.to_string(),
+                    other => other.to_string(),
+                };
                 invalid(format!("the address of PostgreSQL cannot be read: {error}; compare it with `postgres://user:password@host/database`"))
             })?
             .application_name("greenroom-fleet")
