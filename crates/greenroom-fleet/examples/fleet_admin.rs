@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions};
-use greenroom_fleet::{Name, NodeId, PromptId, Term};
+use greenroom_fleet::{NodeId, PromptId, Term};
 
 const USAGE: &str = "\
 usage: fleet_admin COMMAND, with the database in DATABASE_URL and perhaps its schema in FLEET_SCHEMA

@@ -68,7 +68,7 @@ pub enum Action {
 }
 
 /// The person may not do it. Nothing was done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the person may not do this: {why}")]
 pub struct Denied {
     why: String,

@@ -62,13 +62,9 @@ pub struct NodeReport {
 }
 
 impl Admin {
-    /// Operations over a backend.
+    /// Operations over a backend, or over an `Arc` of one.
     pub fn new(backend: impl Backend) -> Self {
-        Self::over(Arc::new(backend))
-    }
-
-    pub(crate) fn over(backend: Arc<dyn Backend>) -> Self {
-        Self { backend }
+        Self { backend: Arc::new(backend) }
     }
 
     /// Lists the nodes that are alive, and dead ones that still own names, in the order of their ids.

@@ -45,7 +45,7 @@ pub struct Name {
 }
 
 /// A text that is no [`Tenant`] or no [`Name`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidName {
     /// The tenant is empty or too long.

@@ -54,7 +54,8 @@
 //! # Features
 //!
 //! - `postgres`: the backend for several machines (`backend::PostgresBackend`); `postgres-tls`: the same with TLS.
-//! - `testkit`: checks for backends of your own, and faults for tests of your service (`greenroom_fleet::testkit`).
+//! - `testkit`: checks for backends of your own, faults for tests of your service, and with `postgres` a scratch server
+//!   (`greenroom_fleet::testkit`).
 //! - `cluster`, `async-trait`: to be enabled when any crate of the program enables `ractor`'s feature of that name.
 
 mod access;

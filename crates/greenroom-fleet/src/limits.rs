@@ -10,7 +10,8 @@ use crate::request::QueueBounds;
 #[non_exhaustive]
 pub struct FleetLimits {
     /// Sessions with a CLI process at one moment. A slot is free again when the process group of the CLI is gone. Default: one for
-    /// each 512 MiB of the memory that is available at the start, less 1 GiB, and at least 1.
+    /// each 512 MiB of the memory that is available when the builder is made, less 1 GiB, and at least 1. Available is what the system
+    /// has, or what the limits of the process's control groups leave (a container's, systemd's `MemoryMax`), if that is less.
     pub live: usize,
     /// Sessions that start at one moment. Default: the number of processors.
     pub activations_at_once: usize,
@@ -176,18 +177,9 @@ pub(crate) fn micro_dollars(dollars: f64) -> u64 {
     (dollars * 1e6).round() as u64
 }
 
-/// One session for each 512 MiB that is available, less 1 GiB, and at least one.
+/// One session for each 512 MiB of the memory that is available, less 1 GiB, and at least one. A system that does not say counts as one
+/// with 2 GiB.
 fn live_by_memory() -> usize {
-    let available = available_memory().unwrap_or(2 << 30);
+    let available = greenroom_process::available_memory().unwrap_or(2 << 30);
     usize::try_from((available.saturating_sub(1 << 30) / (512 << 20)).max(1)).unwrap_or(1)
-}
-
-/// The smaller of the memory that the system has available and the limit of the control group.
-fn available_memory() -> Option<u64> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let available = line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.saturating_mul(1024);
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = group.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(u64::MAX);
-    Some(available.min(limit))
 }

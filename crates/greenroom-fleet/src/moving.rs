@@ -6,7 +6,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Requests, Row, Wanted};
-use crate::error::{BackendError, BackendErrorKind, Result};
+use crate::error::{BackendError, BackendErrorKind, Result, debug_as_report};
 use crate::id::{Name, PromptId, Tenant};
 use crate::pages::all_of;
 use crate::record::{NameRecord, NameState};
@@ -33,7 +33,7 @@ pub struct MovedTenant {
 }
 
 /// A tenant could not be moved.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum MoveError {
     /// A session is not at rest.
@@ -56,6 +56,8 @@ pub enum MoveError {
     #[error(transparent)]
     Backend(#[from] BackendError),
 }
+
+debug_as_report!(MoveError);
 
 pub(crate) async fn move_tenant(
     from: &dyn Backend,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::access::Denied;
-use crate::error::BackendError;
+use crate::error::{BackendError, debug_as_report};
 use crate::id::{AttemptId, Name, QuestionId, Tenant};
 use crate::record::{Decision, QuestionRecord};
 
@@ -153,7 +153,7 @@ impl From<InquiryAnswer> for QuestionAnswer {
 }
 
 /// The reason why an answer decided nothing.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
     /// The person for whom the handle acts may not answer. The question stays open.
@@ -182,12 +182,15 @@ pub enum AnswerError {
         /// The attempt.
         attempt: AttemptId,
         /// The backend's last error.
+        #[source]
         cause: BackendError,
     },
     /// The backend cannot be asked about the question. Nothing was answered.
     #[error(transparent)]
     Backend(BackendError),
 }
+
+debug_as_report!(AnswerError);
 
 /// Says why an answer does not fit a question.
 pub(crate) fn misfit(inquiry: &Inquiry, answer: &InquiryAnswer) -> Option<String> {

@@ -51,6 +51,7 @@
 // - `environment.rs`: looks at the environment of all processes
 // - `mark.rs`: finds every descendant by a variable that descendants inherit
 // - `contain/`: finds every descendant by a control group (`cgroup.rs`) and the mark; `containment.rs` combines the two
+// - `contain/memory.rs`: the memory that the host's control groups leave
 // - `contain/ending.rs`: stops and kills the processes that have a mark, or another variable
 // - `variable.rs`: finds and kills processes by a variable of their environment, for the application
 // - `contain/sweep.rs`: kills the descendants that have left the process group
@@ -89,6 +90,7 @@ mod wait;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use command::{Command, StderrSink};
+pub use contain::memory::available_memory;
 pub use error::{Error, ErrorKind, Result};
 pub use identity::ProcessIdentity;
 pub use process::{Child, Process, spawn};

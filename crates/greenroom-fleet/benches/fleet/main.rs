@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use greenroom_fleet::backend::{Backend, LocalBackend};
-use greenroom_fleet::{Accept, FleetBuilder, FleetLimits, Name, PromptContent, PromptId, QueueBounds};
+use greenroom_fleet::{Accept, FleetBuilder, FleetLimits, PromptContent, PromptId, QueueBounds};
 use redb::{Database, TableDefinition};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

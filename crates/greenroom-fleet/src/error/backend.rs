@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::debug_as_report;
+
 pub(crate) type Result<T, E = BackendError> = std::result::Result<T, E>;
 
 /// The reason why a backend could not carry out a request. A refusal that follows from the rules, such as a full queue, is an
 /// answer and no error.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct BackendError {
     kind: BackendErrorKind,
     message: String,
@@ -97,6 +99,8 @@ impl fmt::Display for BackendError {
         f.write_str(&self.message)
     }
 }
+
+debug_as_report!(BackendError);
 
 impl std::error::Error for BackendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

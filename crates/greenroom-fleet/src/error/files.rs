@@ -5,8 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::debug_as_report;
+
 /// The reason why a fleet could not create or remove the files of a session. Its text names the path and says what to do.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FilesError {
     kind: FilesErrorKind,
     doing: &'static str,
@@ -84,6 +86,8 @@ impl fmt::Display for FilesError {
         }
     }
 }
+
+debug_as_report!(FilesError);
 
 impl std::error::Error for FilesError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

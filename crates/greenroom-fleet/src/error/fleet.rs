@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{BackendError, FilesError};
+use super::{BackendError, FilesError, debug_as_report};
 use crate::access::Denied;
 use crate::id::{InvalidName, NodeId, PromptId};
 use crate::request;
 
 /// The reason why a fleet could not do what was asked.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum FleetError {
     /// The fleet is defined in a way that cannot work.
@@ -83,7 +83,7 @@ impl FleetError {
 }
 
 /// The reason why a prompt has no turn.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum PromptError {
     /// The person for whom the handle acts may not prompt the session.
@@ -106,12 +106,13 @@ pub enum PromptError {
         /// The application's key.
         key: Option<String>,
         /// The backend's last error.
+        #[source]
         cause: BackendError,
     },
 }
 
 /// The reason why a prompt was not accepted.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// A rule of the registry.
@@ -127,3 +128,5 @@ pub enum Refusal {
     #[error("{0}")]
     Invalid(String),
 }
+
+debug_as_report!(FleetError, PromptError, Refusal, request::Refused, InvalidName, Denied);

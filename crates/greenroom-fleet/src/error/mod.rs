@@ -3,8 +3,10 @@
 mod backend;
 mod files;
 mod fleet;
+mod report;
 
 pub(crate) use backend::Result;
 pub use backend::{BackendError, BackendErrorKind};
 pub use files::{FilesError, FilesErrorKind};
 pub use fleet::{FleetError, PromptError, Refusal};
+pub(crate) use report::{debug_as_report, report};

@@ -68,7 +68,8 @@ impl Fleet {
 }
 
 impl FleetBuilder {
-    /// Sets the backend. Default: a new [`MemoryBackend`], which forgets everything with the process.
+    /// Sets the backend, by value or as an `Arc`, such as `Arc<dyn Backend>`. Default: a new [`MemoryBackend`], which forgets
+    /// everything with the process.
     #[must_use]
     pub fn backend(mut self, backend: impl Backend) -> Self {
         self.backend = Some(Arc::new(backend));

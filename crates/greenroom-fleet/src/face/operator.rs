@@ -78,7 +78,7 @@ impl Operator {
 
     /// Operations over the fleet's backend: also over a file, which no other process can open meanwhile.
     pub fn admin(&self) -> Admin {
-        Admin::over(self.fleet.handle.shared.backend.clone())
+        Admin::new(self.fleet.handle.shared.backend.clone())
     }
 
     /// Subscribes to the events of all tenants from now on. For events of the opening as well, see

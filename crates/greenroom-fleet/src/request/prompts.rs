@@ -61,7 +61,7 @@ pub enum Accepted {
 }
 
 /// The reason why a prompt was not accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// Too many prompts wait.

@@ -12,10 +12,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::backend::Backend;
+use crate::error::debug_as_report;
 use stage::Stage;
 
 /// A promise of [`Backend`] that a backend has broken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{promise}: {seen}")]
 #[non_exhaustive]
 pub struct BackendViolation {
@@ -24,6 +25,8 @@ pub struct BackendViolation {
     /// The behaviour that was seen instead.
     pub seen: String,
 }
+
+debug_as_report!(BackendViolation);
 
 /// The time that a promise may take on a slow backend.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -106,12 +106,7 @@ struct State {
 impl FaultedBackend {
     /// A backend without faults so far.
     pub fn new(backend: impl Backend) -> Self {
-        Self::over(Arc::new(backend))
-    }
-
-    /// A backend without faults so far, over a shared one.
-    pub fn over(backend: Arc<dyn Backend>) -> Self {
-        Self { backend, shared: Arc::default() }
+        Self { backend: Arc::new(backend), shared: Arc::default() }
     }
 
     /// A backend whose [`changes`](crate::backend::Requests::changes) tell nothing, as if every hint was lost. It begins without a plan.

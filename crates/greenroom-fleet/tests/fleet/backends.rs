@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use greenroom_fleet::admin::Admin;
 use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend, Requests};
-use greenroom_fleet::testkit::{BackendViolation, backend_conformance};
+use greenroom_fleet::testkit::{BackendViolation, Fault, FaultedBackend, backend_conformance};
 use greenroom_fleet::{
     Accept, Accepted, AttemptId, Begin, Claim, Claimed, Clock, Fleet, Join, Name, NodeId, Owned, Ownership,
     PromptContent, PromptId, QueueBounds, Timestamp, WaitingPage,
@@ -72,6 +73,26 @@ async fn a_backend_over_sqlite_keeps_the_promises() {
     };
     let kept = backend_conformance(open).await.unwrap_or_else(listed);
     assert!(kept.contains(&"another process reads what was answered, and hears of it"), "{kept:?}");
+}
+
+#[tokio::test]
+async fn a_backend_behind_an_arc_is_that_backend() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = LocalBackend::open(folder.path().join("fleet.redb")).await.unwrap();
+    let backend: Arc<dyn Backend> = Arc::new(FaultedBackend::new(file));
+    // The file names the folder of the sessions, and needs no name of a host.
+    let fleet = Fleet::builder().backend(backend.clone()).start().await.unwrap();
+    let admin = Admin::new(backend.clone());
+    assert_eq!(admin.nodes().await.unwrap().len(), 1);
+    drain(&fleet, Duration::from_secs(20)).await;
+    assert_eq!(admin.nodes().await.unwrap().len(), 0);
+
+    // A request through two of them is carried out by the backend itself.
+    let faulted = Arc::new(Arc::new(FaultedBackend::new(backend)));
+    faulted.fault_next("queued", Fault::Fail);
+    assert!(Admin::new(faulted.clone()).nodes().await.is_ok());
+    assert!(faulted.queued().await.unwrap_err().to_string().contains("a fault of the test"));
+    assert_eq!(faulted.queued().await.unwrap(), 0);
 }
 
 /// Two fleets on one database of SQLite: the one that is left takes over.

@@ -15,7 +15,7 @@ use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FaultedRequest, FleetFault};
 use greenroom_fleet::{
     BackendError, BackendErrorKind, Fleet, FleetEvent, FleetPrompt, FleetSession, Name, NameRecord,
-    NameState, NodeRecord, NodeState, PromptError, PromptId, Quota, Refusal, Refused, Tenant, TurnItem,
+    NameState, NodeRecord, NodeState, PromptError, PromptId, Quota, Refusal, Refused, TurnItem,
 };
 pub(crate) use store::Store;
 use tokio::task::{JoinHandle, JoinSet};
@@ -218,7 +218,7 @@ impl<'a> Life<'a> {
     async fn try_open(&mut self) -> Result<(), String> {
         let store = &self.case.store;
         let backend = store.open().await?;
-        let mut faulted = FaultedBackend::over(backend.clone());
+        let mut faulted = FaultedBackend::new(backend.clone());
         if self.case.openings.fetch_add(1, Ordering::Relaxed) % 3 == 2 {
             faulted = faulted.without_changes();
         }

@@ -25,6 +25,7 @@ mod lost;
 mod missing;
 mod moving;
 mod nodes;
+mod opening;
 mod pooler;
 mod proxy;
 #[path = "../support/memory.rs"]
@@ -35,6 +36,7 @@ mod proxy;
 )]
 mod remembering;
 mod rights;
+mod scratch;
 mod server;
 mod stopped;
 #[path = "../support/moving.rs"]

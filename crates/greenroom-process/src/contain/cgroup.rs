@@ -19,29 +19,70 @@ use rustix::process::Pid;
 /// Start of the name of a host's folder; the host's process id follows.
 const PREFIX: &str = "greenroom-";
 
-const OWN_GROUP: &str = "/proc/self/cgroup";
-const MOUNTS: &str = "/proc/self/mountinfo";
+const OWN_GROUPS: &str = "proc/self/cgroup";
+const MOUNTS: &str = "proc/self/mountinfo";
+
+/// A tree of control groups.
+#[derive(Clone, Copy)]
+pub(crate) enum Hierarchy {
+    /// That of cgroup v2.
+    Unified,
+    /// That of cgroup v1 with the controller `memory`.
+    Memory,
+}
+
+/// The control group that this process is in.
+pub(crate) struct Group {
+    pub(crate) folder: PathBuf,
+    /// The mount point: the folder itself, or one above it.
+    pub(crate) top: PathBuf,
+}
 
 /// The folder of the control group that this process is in; `None` without cgroup v2.
 pub(crate) fn own_folder() -> Option<PathBuf> {
-    folder_of(&fs::read_to_string(OWN_GROUP).ok()?, &fs::read_to_string(MOUNTS).ok()?)
+    let own = own_group(Path::new("/"), Hierarchy::Unified)?.folder;
+    // The guardian may be a shell.
+    (!own.as_os_str().as_encoded_bytes().contains(&b'\\')).then_some(own)
 }
 
-/// The folder, by the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
-fn folder_of(groups: &str, mounts: &str) -> Option<PathBuf> {
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+/// The group of this process in a hierarchy, on a system whose files are below `root`. `None` if it has no such hierarchy.
+pub(crate) fn own_group(root: &Path, hierarchy: Hierarchy) -> Option<Group> {
+    let read = |file: &str| fs::read_to_string(root.join(file)).ok();
+    let Group { folder, top } = group_of(hierarchy, &read(OWN_GROUPS)?, &read(MOUNTS)?)?;
+    let below = |path: PathBuf| path.strip_prefix("/").map(|path| root.join(path)).ok();
+    Some(Group { folder: below(folder)?, top: below(top)? })
+}
+
+/// The group, by the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+fn group_of(hierarchy: Hierarchy, groups: &str, mounts: &str) -> Option<Group> {
+    let has_memory = |list: &str| list.split(',').any(|controller| controller == "memory");
+    // `ID:CONTROLLERS:PATH`
+    let group = groups.lines().find_map(|line| {
+        let (id, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let is_it = match hierarchy {
+            Hierarchy::Unified => id == "0" && controllers.is_empty(),
+            Hierarchy::Memory => has_memory(controllers),
+        };
+        is_it.then_some(path)
+    })?;
     // `ID PARENT MAJOR:MINOR ROOT MOUNTPOINT OPTIONS [TAGS] - TYPE SOURCE OPTIONS`
     let found = mounts.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
+        let is_it = match hierarchy {
+            Hierarchy::Unified => kind.starts_with("cgroup2 "),
+            Hierarchy::Memory => kind.starts_with("cgroup ") && has_memory(kind.rsplit(' ').next()?),
+        };
         // Special characters in a path are escaped with a backslash; such a mount point is not used for control groups.
-        (kind.starts_with("cgroup2 ") && !point.contains('\\')).then_some((root, point))
+        (is_it && !point.contains('\\')).then_some((root, point))
     });
     let (root, point) = found?;
     let below = Path::new(group).strip_prefix(root).ok()?;
     // `..` means a group outside the host's cgroup namespace.
-    (!group.contains("..") && !group.contains('\\')).then(|| Path::new(point).join(below))
+    let top = PathBuf::from(point);
+    (!group.contains("..")).then(|| Group { folder: top.join(below), top })
 }
 
 /// The folder for the control groups of a host.
@@ -189,7 +230,7 @@ mod tests {
         41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
 
     fn folder(groups: &str, mounts: &str) -> Option<String> {
-        folder_of(groups, mounts).map(|folder| folder.to_str().unwrap().to_owned())
+        group_of(Hierarchy::Unified, groups, mounts).map(|group| group.folder.to_str().unwrap().to_owned())
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! Connections to the server: those of a lane, the first one, and what a pooler does to them.
+//! Connections to the server: those of a lane, and what a pooler does to them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use backon::{ExponentialBuilder, Retryable};
 use futures_util::future::BoxFuture;
-use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::postgres::PgRow;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
+use super::address::Address;
 use super::error;
 use super::rows::Statement;
 use crate::error::{BackendError, BackendErrorKind};
@@ -22,34 +23,41 @@ const LOOKS: usize = 4;
 /// A statement asks the server once: the pool of sqlx would ask it before and after, whether the connection works. A connection whose
 /// answer is late or broken is closed, and so are those that wait beside it: the server may be gone without a word.
 pub(super) struct Connections {
-    options: PgConnectOptions,
+    address: Address,
     /// The time for a connection, and for an answer.
     limit: Duration,
     /// Statements for each new connection.
     session: String,
     places: Semaphore,
     idle: Mutex<Vec<PgConnection>>,
+    /// The failure of the last attempt to connect, until an attempt succeeds: the cause behind an answer that is late.
+    failed: Mutex<Option<String>>,
 }
 
 impl Connections {
     /// Up to `most` connections, with settings for each of them. The server gives a statement up after three quarters of the limit, so
     /// mostly its word comes before this end gives up.
-    pub(super) fn new(options: &PgConnectOptions, settings: &str, limit: Duration, most: usize) -> Self {
+    pub(super) fn new(address: &Address, settings: &str, limit: Duration, most: usize) -> Self {
         let on_server = limit.mul_f64(0.75).as_millis().clamp(1, 3_600_000);
         let session = format!(
             "{settings}; SET lock_timeout = {on_server}; SET statement_timeout = {on_server}; \
              SET idle_in_transaction_session_timeout = {on_server}"
         );
-        let (places, idle) = (Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)), Mutex::default());
-        Self { options: options.clone(), limit, session, places, idle }
+        let places = Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS));
+        let (idle, failed) = Default::default();
+        Self { address: address.clone(), limit, session, places, idle, failed }
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
     }
 
     /// The rows of a statement. The time for a connection and the time for an answer are counted one after the other, so a statement that
     /// was sent has all of its time.
     pub(super) async fn answer(&self, statement: Statement) -> sqlx::Result<Vec<PgRow>> {
         let place = async { self.places.acquire().await.map_err(|_| sqlx::Error::PoolClosed) };
-        let _place = error::in_time(self.limit, place).await?;
-        let answer = error::in_time(self.limit, self.ask(statement)).await;
+        let _place = self.by(Instant::now() + self.limit, "no connection was free", place).await?;
+        let answer = self.ask(statement, Instant::now() + self.limit).await;
         // After most errors of the server the connection can be used. After another one, or none in time, nobody knows.
         if answer.as_ref().is_err_and(error::ends_connection) {
             self.idle().clear();
@@ -58,13 +66,13 @@ impl Connections {
     }
 
     /// A connection of this future alone: it is closed if the future is dropped.
-    async fn ask(&self, statement: Statement) -> sqlx::Result<Vec<PgRow>> {
+    async fn ask(&self, statement: Statement, deadline: Instant) -> sqlx::Result<Vec<PgRow>> {
         let kept = self.idle().pop();
         let mut connection = match kept {
             Some(connection) => connection,
-            None => self.connect().await?,
+            None => self.by(deadline, "no connection was made", self.connect()).await?,
         };
-        let answer = statement.fetch_all(&mut connection).await;
+        let answer = self.by(deadline, "no answer came", statement.fetch_all(&mut connection)).await;
         if !self.places.is_closed() && !answer.as_ref().is_err_and(error::ends_connection) {
             self.idle().push(connection);
         }
@@ -74,9 +82,28 @@ impl Connections {
     /// A new connection.
     pub(super) fn connect(&self) -> BoxFuture<'_, sqlx::Result<PgConnection>> {
         Box::pin(async {
-            let mut connection = self.options.connect().await?;
-            connection.execute(self.session.as_str()).await?;
-            Ok(connection)
+            let connected = async {
+                let mut connection = self.address.options.connect().await?;
+                connection.execute(self.session.as_str()).await?;
+                Ok(connection)
+            };
+            let connected = connected.await.map_err(|error| error::at(error, &self.address));
+            *locked(&self.failed) = connected.as_ref().err().map(error::text);
+            connected
+        })
+    }
+
+    /// The result by a deadline. A late one is an error with the words for it, and with the failure of the last attempt to connect.
+    async fn by<T>(
+        &self,
+        deadline: Instant,
+        late: &str,
+        result: impl Future<Output = sqlx::Result<T>>,
+    ) -> sqlx::Result<T> {
+        tokio::time::timeout_at(deadline, result).await.unwrap_or_else(|_| {
+            let cause = locked(&self.failed).clone();
+            let cause = cause.map(|cause| format!("; before that: {cause}")).unwrap_or_default();
+            Err(error::late(format!("{late} within {:?}{cause}", self.limit)))
         })
     }
 
@@ -91,26 +118,12 @@ impl Connections {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<PgConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.idle)
     }
 }
 
-/// A first connection. A server that starts refuses connections for a moment. When the time is over, the error is that of the last attempt
-/// that has ended.
-pub(super) async fn patiently(connections: &Connections, limit: Duration) -> Result<PgConnection> {
-    let pauses = ExponentialBuilder::default()
-        .with_factor(1.0)
-        .with_min_delay(Duration::from_millis(100))
-        .with_jitter()
-        .without_max_times();
-    let connect = || async { connections.connect().await.map_err(error::of_connection) };
-    let mut cause = None;
-    let attempts = connect
-        .retry(pauses)
-        .when(BackendError::is_unavailable)
-        .notify(|error, _| cause = Some(error.clone()));
-    let connected = error::in_time(limit, async { Ok(attempts.await) }).await;
-    connected.unwrap_or_else(|late| Err(cause.unwrap_or_else(|| error::of_request(late))))
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Refuses a pooler that gives each transaction any connection: settings of a session would be those of another one.
@@ -118,7 +131,8 @@ pub(super) async fn patiently(connections: &Connections, limit: Duration) -> Res
 /// Such a pooler gives a transaction the connection that was given back last. So the connection of another transaction is seen
 /// here, unless others use the pooler at this moment; then a further look sees it.
 pub(super) async fn refuse_pooler(connection: &mut PgConnection, connections: &Connections) -> Result<()> {
-    let mut other = connections.connect().await.map_err(error::of_connection)?;
+    let mut other =
+        connections.connect().await.map_err(|error| error::of_connection(error, connections.address()))?;
     for _ in 0..LOOKS {
         if is_shared(connection, &mut other).await.map_err(error::of_request)? {
             return Err(BackendError::new(BackendErrorKind::Invalid, error::POOLER));

@@ -15,14 +15,15 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sqlx::Executor;
-use sqlx::postgres::{PgListener, PgPool};
+use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions, Executor};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
+use super::address::Address;
 use super::connection::Connections;
-use super::error::in_time;
+use super::error::{self, in_time};
 use crate::backend::Channels;
 use crate::request::Change;
 
@@ -44,18 +45,13 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// `telling` is for notifications, and `pool` makes a pool of one connection for a listener.
-    pub(super) fn start(
-        telling: Connections,
-        pool: impl Fn() -> PgPool + Send + 'static,
-        schema: &str,
-        channels: Channels,
-    ) -> Self {
+    /// `telling` is for notifications; the listener has a connection of its own to the same address.
+    pub(super) fn start(telling: Connections, schema: &str, channels: Channels) -> Self {
         let channel = format!("greenroom_{schema}");
         let (queue, waiting) = mpsc::channel(WAITING);
         let (mut tasks, me) = (JoinSet::new(), Uuid::new_v4());
-        tasks.spawn(tell(telling, channel.clone(), me, waiting));
-        tasks.spawn(hear(pool, channel, me, channels));
+        tasks.spawn(hear(telling.address().clone(), channel.clone(), me, channels));
+        tasks.spawn(tell(telling, channel, me, waiting));
         Self { queue: Mutex::new(Some(queue)), tasks: Mutex::new(tasks) }
     }
 
@@ -96,7 +92,8 @@ async fn tell(connections: Connections, channel: String, me: Uuid, mut waiting: 
         let payload = json!({ "from": me, "changes": items }).to_string();
         let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(channel.clone()).bind(payload);
         if let Err(error) = connections.answer(notify).await {
-            tracing::debug!(%error, "other nodes could not be told of changes");
+            let error = error::text(&error);
+            tracing::debug!(error, "other nodes could not be told of changes");
             pause().await;
         }
     }
@@ -109,11 +106,21 @@ async fn pause() {
 
 /// Each listener has a pool of its own: a listener whose server is gone without a word holds its place in the pool until the system
 /// gives the connection up.
-async fn hear(pool: impl Fn() -> PgPool, channel: String, me: Uuid, channels: Channels) {
+async fn hear(address: Address, channel: String, me: Uuid, channels: Channels) {
     let mut is_first = true;
     loop {
-        let Err(error) = listen(&pool(), &channel, me, &channels, &mut is_first).await;
-        tracing::debug!(%error, "changes of other nodes are not heard");
+        // It asks nothing of the schema.
+        let options = PgPoolOptions::new().max_connections(1).acquire_timeout(ANSWER);
+        let pool = options.connect_lazy_with(address.options.clone());
+        let Err(mut error) = listen(&pool, &channel, me, &channels, &mut is_first).await;
+        // The pool keeps the cause to itself.
+        if matches!(error, sqlx::Error::PoolTimedOut)
+            && let Err(cause) = in_time(ANSWER, address.options.connect()).await
+        {
+            error = error::at(cause, &address);
+        }
+        let error = error::text(&error);
+        tracing::debug!(error, "changes of other nodes are not heard");
         pause().await;
     }
 }

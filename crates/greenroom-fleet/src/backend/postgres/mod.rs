@@ -13,28 +13,28 @@
 //! Each [`Lane`] has connections of its own, so nothing keeps a node from renewing its lease. A connection whose answer is late is
 //! closed: the server may be gone without a word.
 
+mod address;
 mod clock;
 mod connection;
 mod error;
 mod hints;
 mod migrate;
+mod opening;
 mod rows;
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use greenroom::guardian::BootTime;
-use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_util::task::TaskTracker;
 
 use super::{Backend, Channels, Reply};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
+use address::Address;
 use clock::ServerClock;
 use connection::Connections;
 use hints::Hints;
@@ -49,6 +49,10 @@ const NODES: usize = 2;
 
 /// The time in which a request about nodes is answered.
 const CONTROL: Duration = Duration::from_secs(2);
+
+/// The time in which a server makes a database.
+#[cfg(feature = "testkit")]
+const WAIT_FOR_DATABASE: Duration = Duration::from_secs(30);
 
 /// Options of a [`PostgresBackend`].
 ///
@@ -122,10 +126,13 @@ impl PostgresBackend {
     /// Connects, and brings the schema to this version. Many nodes may do so at once.
     ///
     /// # Errors
-    /// [`Invalid`](BackendErrorKind::Invalid) for an address or an option that cannot be used,
-    /// [`Version`](BackendErrorKind::Version) if the schema needs a later version of this crate,
-    /// [`Unavailable`](BackendErrorKind::Unavailable) if the server does not answer in time, and
-    /// [`Damaged`](BackendErrorKind::Damaged) if it refuses.
+    /// [`Invalid`](BackendErrorKind::Invalid) for an address or an option that cannot be used, and for a server that is no PostgreSQL;
+    /// [`Version`](BackendErrorKind::Version) if the schema needs a later version of this crate;
+    /// [`Unavailable`](BackendErrorKind::Unavailable) if no server listens at the address or it does not answer in time;
+    /// [`Damaged`](BackendErrorKind::Damaged) if it refuses the user, the password or the database.
+    ///
+    /// The text has the cause, and no password. A server that refuses is told at once; a missing one within two seconds, because it may
+    /// be restarting. A server that says that it starts, ends or is full has `connect_timeout`.
     pub async fn connect(options: PostgresOptions) -> Result<Self> {
         let invalid = |text: String| BackendError::new(BackendErrorKind::Invalid, text);
         let PostgresOptions { url, schema, connections, statement_timeout, connect_timeout } = options;
@@ -134,13 +141,7 @@ impl PostgresBackend {
                 "`{schema}` is no schema for a fleet: use 1 to 40 lower-case letters, digits and underscores"
             )));
         }
-        // The address may hold a password: the error's text does not repeat it.
-        let address = PgConnectOptions::from_str(&url)
-            .map_err(|error| invalid(format!("the address of PostgreSQL cannot be read: {error}")))?
-            .application_name("greenroom-fleet")
-            // A setting that PgBouncer refuses at the start of a connection. No statement here has a float.
-            .extra_float_digits(None)
-            .disable_statement_logging();
+        let address = Address::read(&url)?;
         let (settings, patient) = (settings(&schema), statement_timeout.mul_f64(4.0 / 3.0));
         let lane = |limit, most| Connections::new(&address, &settings, limit, most);
         let most = usize::try_from(connections).unwrap_or(usize::MAX);
@@ -149,7 +150,7 @@ impl PostgresBackend {
         let lanes = [lease, nodes, transcripts, readers, lane(patient, most)];
         let nodes = &lanes[Lane::Nodes as usize];
         let first = async {
-            let mut connection = connection::patiently(nodes, connect_timeout.mul_f64(0.8)).await?;
+            let mut connection = opening::first(nodes, connect_timeout.mul_f64(0.8)).await?;
             connection::refuse_pooler(&mut connection, nodes).await?;
             Ok(connection)
         };
@@ -157,18 +158,26 @@ impl PostgresBackend {
         let mut first = first.map_err(error::of_request)??;
         // It has limits of its own: a node that waits for others to make the schema is not late.
         migrate::migrate(&mut first, &schema).await?;
-        let (channels, telling, listening) = (Channels::new(), lane(CONTROL, 1), address.clone());
-        // The listener asks nothing of the schema.
-        let pool = move || {
-            let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONTROL);
-            pool.connect_lazy_with(listening.clone())
-        };
-        let hints = Hints::start(telling, pool, &schema, channels.clone());
+        let channels = Channels::new();
+        let hints = Hints::start(lane(CONTROL, 1), &schema, channels.clone());
         let (clock, commits, conflicts, tasks) = Default::default();
         let backend = Self(Arc::new(Inner { lanes, channels, hints, clock, commits, conflicts, tasks }));
         // Learns the server's clock.
         backend.read(Lane::Nodes, Wanted::default()).await?;
         Ok(backend)
+    }
+
+    /// Makes a database at the server of an address. Returns the new one's address.
+    #[cfg(feature = "testkit")]
+    pub(crate) async fn make_database(url: &str) -> Result<String> {
+        let address = Address::read(url)?;
+        let connections = Connections::new(&address, "SELECT 1", WAIT_FOR_DATABASE, 1);
+        let mut connection = opening::first(&connections, WAIT_FOR_DATABASE).await?;
+        let name = format!("greenroom_{}", uuid::Uuid::new_v4().simple());
+        // Nobody is connected to this template, which would refuse the copy.
+        let make = format!("CREATE DATABASE {name} TEMPLATE template0");
+        sqlx::Executor::execute(&mut connection, make.as_str()).await.map_err(error::of_request)?;
+        Ok(sqlx::ConnectOptions::to_url_lossy(&address.options.database(&name)).to_string())
     }
 
     /// Ends the commits that are on their way, and the connections. Requests fail from now on.
