@@ -89,7 +89,7 @@ mod wait;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use command::{Command, StderrSink};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, ErrorReport, Result};
 pub use identity::ProcessIdentity;
 pub use process::{Child, Process, spawn};
 pub use types::{ContainedBy, Containment, Exit, Leftover, OsUser};
