@@ -146,7 +146,8 @@ impl CliEnd {
         self.cli.launch()
     }
 
-    /// The id of the conversation: the id that it was given (`--session-id`, `--resume`), or a new one.
+    /// The id of the conversation: the id that it was given (`--session-id`, `--resume`), or a new one. A fork has a new id
+    /// if it was given none with `--session-id`.
     pub fn session_id(&self) -> &str {
         &self.session_id
     }
