@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use greenroom_process::ErrorReport;
+
 use crate::plain::{plain_text, short};
 
 /// A `Result` whose error is [`Error`].
@@ -14,11 +16,13 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// An error: what went wrong, whose fault it is, and what to do about it.
 ///
 /// Match on [`kind`](Error::kind); each [`ErrorKind`] says whose fault it is. `Display` prints the message, the
-/// [`help`](Error::help) and the end of the CLI's stderr.
+/// [`help`](Error::help) and the end of the CLI's stderr. `Debug` adds a line for each cause
+/// ([`ErrorReport`](crate::report::ErrorReport)), the kind, the code and the time to wait, so that a `main` may return
+/// the error.
 ///
 /// All texts are safe to print on a terminal: escape sequences and control characters other than line breaks are
 /// removed, even if the CLI sent them. The message and the help have at most 4 KiB each; a longer text loses its middle.
-/// The [source](std::error::Error::source) is neither cleaned nor cut.
+/// The [source](std::error::Error::source) is not cut, and only `Debug` removes its control characters.
 ///
 /// ```
 /// use greenroom::{Error, ErrorKind};
@@ -33,12 +37,12 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// }
 /// # let _ = advice;
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error {
     data: Arc<ErrorData>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct ErrorData {
     kind: ErrorKind,
     message: String,
@@ -247,8 +251,78 @@ impl fmt::Display for Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\nKind: {:?}", ErrorReport(self), self.kind())?;
+        if let Some(code) = self.code() {
+            write!(f, "\nCode: {code}")?;
+        }
+        if let Some(time) = self.retry_after() {
+            write!(f, "\nRetry after: {time:?}")?;
+        }
+        Ok(())
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.data.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error of a driver, whose `Debug` has the password and whose `Display` has not.
+    #[derive(Debug, thiserror::Error)]
+    #[error("the database refuses the login")]
+    #[allow(dead_code, reason = "`Debug` reads the field")]
+    struct Refused {
+        password: &'static str,
+        #[source]
+        cause: std::io::Error,
+    }
+
+    fn refused() -> Refused {
+        Refused { password: "s3cret", cause: std::io::Error::other("connection reset") }
+    }
+
+    #[test]
+    fn debug_prints_the_text_the_causes_and_the_kind_without_secrets() {
+        let error = Error::new(ErrorKind::Store, "the transcript cannot be loaded")
+            .with_help("check the store")
+            .with_source(refused());
+        let printed = format!("{error:?}");
+        assert_eq!(
+            printed,
+            "the transcript cannot be loaded; check the store\n\
+             Caused by: the database refuses the login\n\
+             Caused by: connection reset\n\
+             Kind: Store"
+        );
+        assert_eq!(format!("{error:#?}"), printed);
+    }
+
+    #[test]
+    fn debug_prints_no_cause_that_the_text_has_already() {
+        let error = Error::new(ErrorKind::Store, format!("the store failed: {}", refused()));
+        assert_eq!(
+            format!("{:?}", error.with_source(refused())),
+            "the store failed: the database refuses the login\nCaused by: connection reset\nKind: Store"
+        );
+    }
+
+    #[test]
+    fn debug_prints_the_stderr_the_code_and_the_time_to_wait() {
+        let error = Error::new(ErrorKind::RateLimited, "too many requests")
+            .with_stderr("quota exceeded\n")
+            .with_code(Some("quota".into()))
+            .with_retry_after(Duration::from_secs(30));
+        assert_eq!(
+            format!("{error:?}"),
+            "too many requests\nthe CLI's stderr ended with:\nquota exceeded\n\
+             Kind: RateLimited\nCode: quota\nRetry after: 30s"
+        );
     }
 }

@@ -24,4 +24,6 @@
 //! `gen_ai.tool.call.result`.
 //!
 //! A `control_request` span closes when the request is answered and its handler has ended. A handler runs inside its
-//! `tool_call` span, so the handler's own events and spans belong to the call.
+//! `tool_call` span, so the handler's own events and spans belong to the call. The cause of a
+//! [`ToolError`](crate::tool::ToolError) is an event there, of the level `WARN`, with the fields `error` (the text for the
+//! model) and `cause`.

@@ -1,5 +1,6 @@
 //! Causes of a CLI's exit.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -8,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::options::OLDEST_CLI;
 use crate::transport::Exit;
 
-/// Why a CLI exited without being asked. The texts have no escape sequences and no control characters except line
+/// Why a CLI exited without being asked. `Debug` prints the cause as [`Error`] does, with advice. The texts have no escape sequences and no control characters except line
 /// breaks, and at most 4 KiB each: a longer text loses its middle. `stderr` is the end of what the CLI wrote there, of up to
 /// [`Limits::stderr_tail_bytes`](crate::options::Limits::stderr_tail_bytes).
 ///
@@ -19,7 +20,7 @@ use crate::transport::Exit;
 /// let cause = ExitCause::Exited { exit: Exit::Signal(9), stderr: String::new() };
 /// assert_eq!(cause.to_string(), "the CLI was ended by signal 9");
 /// ```
-#[derive(Clone, Debug, Serialize, thiserror::Error)]
+#[derive(Clone, Serialize, thiserror::Error)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the variant says what its fields are")]
 #[non_exhaustive]
@@ -103,6 +104,12 @@ pub enum ExitCause {
 
 pub(super) fn as_text<S: serde::Serializer>(error: &Error, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(error)
+}
+
+impl fmt::Debug for ExitCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.to_error(), f)
+    }
 }
 
 impl ExitCause {

@@ -109,6 +109,16 @@ pub enum Event {
         child: &'static str,
         cause: String,
     },
+    /// The handler of a tool returned a [`ToolError`](crate::tool::ToolError) with a cause.
+    CallFailed {
+        server: String,
+        tool: String,
+        request_id: String,
+        /// The text that the model reads.
+        message: String,
+        /// The cause, which the model does not read.
+        cause: String,
+    },
     /// A handler of a tool server panicked.
     CallPanicked {
         server: String,
@@ -292,6 +302,9 @@ impl Event {
             }
             Self::CallPanicked { server, tool, request_id, message } => {
                 [server, tool, request_id, message].into_iter().for_each(change);
+            }
+            Self::CallFailed { server, tool, request_id, message, cause } => {
+                [server, tool, request_id, message, cause].into_iter().for_each(change);
             }
             Self::CallTimedOut { server, tool, request_id, limit: _ }
             | Self::HandlerAbandoned { server, tool, request_id } => {

@@ -1,6 +1,6 @@
 //! Watch a session: events as they happen, a snapshot of its state, counters, outcomes of turns.
 //!
-//! All of these are plain data, and serialise to JSON.
+//! All of these but [`ErrorReport`] are plain data, and serialise to JSON.
 //!
 //! | to learn | call | type |
 //! |---|---|---|
@@ -9,6 +9,7 @@
 //! | how often something happened | [`Snapshot::counters`] | [`Counters`] |
 //! | how a turn ended | [`Turn::outcome`](crate::Turn::outcome) | [`Outcome`], [`InterruptedBy`] |
 //! | why a CLI exited | [`Event::CliExited`] | [`ExitCause`] |
+//! | an error with all its causes, as a text | `to_string` | [`ErrorReport`] |
 
 pub(crate) mod cause;
 pub(crate) mod counters;
@@ -34,3 +35,6 @@ pub use snapshot::{
     RouterSnapshot, ServerSnapshot, ServerStatus,
 };
 pub use subscription::Subscription;
+
+// Declared in the lowest crate, whose errors print it as well.
+pub use greenroom_process::ErrorReport;

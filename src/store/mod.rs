@@ -192,10 +192,16 @@ pub trait SessionStore: Send + Sync + 'static {
 }
 
 /// The error of a store that does not have a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the session store does not support `{method}`")]
 pub struct Unsupported {
     method: &'static str,
+}
+
+impl fmt::Debug for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Unsupported {

@@ -8,6 +8,7 @@
 //! | type | use it to |
 //! |---|---|
 //! | [`CallToolResult`], [`Content`] | return images, errors, several blocks |
+//! | [`Result`], [`ToolError`] | tell the model one text of a failure, and the log another |
 //! | [`ToolHandler`] | take any async function |
 //! | [`ToolAnnotations`], [`ToolPolicy`] | tell the CLI what a tool does, and whether to ask before a call |
 //! | [`LogLevel`] | log to the CLI from a handler |
@@ -19,10 +20,11 @@
 // - `run`: finds and runs the handler of a request: `run::dispatch` (requests), `run::instance` (tool calls)
 // - `spec`: a server as a session runs it; `state`: how its state is made; `registry` and `list`: what it offers now;
 //   `policy`: permissions
-// - `define`: definitions of tools and resources
+// - `define`: definitions of tools and resources; `error`: the error of a handler
 // - `run::context`, `run::peer`, `run::erased`: what handlers get, and handlers without their types
 
 pub(crate) mod define;
+mod error;
 pub(crate) mod handle;
 pub(crate) mod list;
 pub(crate) mod policy;
@@ -35,6 +37,7 @@ pub(crate) mod state;
 pub use crate::wire::{CallToolResult, Content};
 pub use define::definition::ToolAnnotations;
 pub use define::handler::{ArgumentsSchema, ReadArguments, ToolHandler};
+pub use error::{Result, ToolError};
 pub use handle::ServerHandle;
 pub use policy::ToolPolicy;
 pub use run::log_level::LogLevel;

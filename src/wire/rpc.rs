@@ -3,6 +3,8 @@
 //! `method` tells requests from responses, never the id: both sides count their ids from 0, so a response of one side
 //! may have the id of an open request of the other. Ids are echoed as raw JSON, so that any number survives.
 
+use std::fmt;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -84,7 +86,7 @@ pub(super) fn is_id(json: &str) -> bool {
     json.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())
 }
 
-/// A JSON-RPC error. Handlers of resources return one to choose the error code.
+/// A JSON-RPC error. Handlers of resources return one to choose the error code. `Debug` prints the text and the data.
 ///
 /// ```
 /// use greenroom::mcp::RpcError;
@@ -93,7 +95,7 @@ pub(super) fn is_id(json: &str) -> bool {
 /// assert_eq!(error.code, -32002);
 /// assert_eq!(error.to_string(), "Resource 'file:///gone.txt' not found (-32002)");
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message} ({code})")]
 #[non_exhaustive]
 pub struct RpcError {
@@ -104,6 +106,13 @@ pub struct RpcError {
     /// Additional information, for example the URI of a missing resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+}
+
+impl fmt::Debug for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        self.data.as_ref().map_or(Ok(()), |data| write!(f, "\nData: {data}"))
+    }
 }
 
 impl RpcError {

@@ -12,6 +12,7 @@ mod timeline;
 #[path = "../support/wait.rs"]
 mod wait;
 
+mod logs;
 mod otel;
 mod spans;
 

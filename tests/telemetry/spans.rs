@@ -38,7 +38,7 @@ impl Visit for Seen {
 
 /// Spans by id, in the order of creation, and events with their span.
 #[derive(Clone, Default)]
-struct Capture {
+pub(crate) struct Capture {
     spans: Arc<Mutex<Vec<(u64, Seen)>>>,
     events: Arc<Mutex<Vec<Said>>>,
 }
@@ -48,7 +48,7 @@ type Said = (Option<u64>, String);
 
 impl Capture {
     /// Captures what this thread traces until the guard is dropped.
-    fn start() -> (Self, DefaultGuard) {
+    pub(crate) fn start() -> (Self, DefaultGuard) {
         crate::spans_are_wanted();
         let capture = Self::default();
         let guard = tracing::subscriber::set_default(Registry::default().with(capture.clone()));
@@ -98,6 +98,15 @@ impl Capture {
             at = self.parent(&span);
         }
         path
+    }
+
+    /// The event with this text: the name of its span, and its fields.
+    pub(crate) fn event(&self, text: &str) -> (Option<String>, String) {
+        let events = self.events.lock().unwrap();
+        let (span, fields) = events.iter().find(|(_, fields)| fields.contains(text)).unwrap().clone();
+        let spans = self.spans.lock().unwrap();
+        let name = spans.iter().rev().find(|(id, _)| Some(*id) == span).map(|(_, span)| span.name.to_owned());
+        (name, fields)
     }
 
     fn everything(&self) -> String {

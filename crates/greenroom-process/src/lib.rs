@@ -91,7 +91,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use command::{Command, StderrSink};
 pub use contain::memory::available_memory;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, ErrorReport, Result};
 pub use identity::ProcessIdentity;
 pub use process::{Child, Process, spawn};
 pub use types::{ContainedBy, Containment, Exit, Leftover, OsUser};

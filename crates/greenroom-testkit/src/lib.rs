@@ -3,6 +3,7 @@
 //!
 //! - [`ScriptedCli`] plays a [`Script`] over an in-memory transport: no CLI, no process, no network, and it runs on
 //!   tokio's paused clock. [`ScriptedCli::by_hand`] gives the CLI's end of the pipe to the test itself.
+//! - [`ScriptedClis`] has a `ScriptedCli` for each session of a service.
 //! - [`ScriptedModel`] plays the same script as a Messages API on loopback, to the real `claude` CLI.
 //! - [`FaultPlan`] says what is to break and when, from a seed; [`Chaos`] plays it against a session of yours and looks
 //!   whether every promise holds; [`LeakCheck`] says whether tasks were left behind.
@@ -25,9 +26,11 @@ mod wire;
 pub use chaos::plan::{FaultKind, FaultMix, FaultPlan, Step};
 pub use chaos::{Chaos, Run};
 pub use cli::ScriptedCli;
+pub use cli::clis::ScriptedClis;
 pub use cli::hand::{CliEnd, ScriptedListener};
 pub use cli::model_turn::{Item, ModelError, ModelTurn};
 pub use cli::script::Script;
+pub use cli::usage::Usage;
 pub use greenroom::testing::{CallFault, Delivered, Fault};
 pub use leak::LeakCheck;
 pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};

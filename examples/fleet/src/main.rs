@@ -35,7 +35,7 @@ use greenroom_fleet::{ActivationContext, Fleet, FleetEvent, FleetEvents, FleetPr
 use greenroom_fleet::{PromptOutcome, QuestionAnswer, QuestionQuery, Quota};
 
 use crate::arguments::Arguments;
-use crate::clis::Clis;
+use crate::clis::clis;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -61,12 +61,12 @@ async fn run() -> Result<(), Failure> {
 
     // One file has the names, the prompts and their outcomes. The sessions' folders are created beside it.
     let backend = LocalBackend::open(data.join("fleet.redb")).await?;
-    let clis = Clis::new(pace);
+    let clis = clis(pace);
     let mut builder = Fleet::builder()
         .backend(backend)
         // Called anew whenever a session starts. In your service: the options, the tools and the path of the CLI.
         .profile("support", move |cx| {
-            Session::builder().mcp_server(shop(cx)).transport(clis.transport(&cx.name))
+            Session::builder().mcp_server(shop(cx)).transport(clis.transport(cx.name.to_string()))
         })
         .configure(|limits| {
             limits.live = 2;

@@ -1,13 +1,11 @@
 //! The arguments of the program, and the stand-ins for the CLI and the model. A service of yours needs one of the three
 //! ways to a CLI: `builder.cli_path(PATH)`.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use greenroom::options::EnvPolicy;
-use greenroom_testkit::{ModelTurn, Script, ScriptedCli, ScriptedModel};
+use greenroom_testkit::{ModelTurn, Script, ScriptedClis, ScriptedModel};
 use serde_json::json;
 use service::Connect;
 use tempfile::TempDir;
@@ -64,12 +62,8 @@ impl Arguments {
         };
         let Some(cli) = self.cli.clone() else {
             // A scripted CLI for each user, which outlives the user's sessions.
-            let clis = Mutex::new(HashMap::new());
-            return Ok(Box::new(move |builder, user| {
-                let mut clis = clis.lock().unwrap_or_else(PoisonError::into_inner);
-                let cli = clis.entry(user.clone()).or_insert_with(|| ScriptedCli::play(script.clone()));
-                builder.transport(cli.transport())
-            }));
+            let clis = ScriptedClis::new(move |_| script.clone());
+            return Ok(Box::new(move |builder, user| builder.transport(clis.transport(user))));
         };
         if self.live {
             return Ok(Box::new(move |builder, _| builder.cli_path(&cli)));

@@ -16,31 +16,38 @@ use crate::actor::request::handlers::HandlerEnd;
 use crate::actor::request::pending::{PendingRequest, Settled};
 use crate::report::Event;
 use crate::tool::run::context::{CallContext, Named};
-use crate::tool::run::erased::{Arguments, CallEnd, panicked, run_caught};
+use crate::tool::run::erased::{Arguments, CallEnd, CallFailure, panicked, run_caught};
 use crate::tool::run::service::{HandlerRun, late_error, late_result};
 use crate::wire::rpc::RpcError;
 
-/// Answers a call whose handler has ended. Returns the text of its panic, if any.
+/// Answers a call whose handler has ended. Returns the failure that the application is told of, if any.
 fn answer_call(
     answer: Answer,
     ended: CallEnd,
     call: &CallContext,
     span: &tracing::Span,
     trace_payloads: bool,
-) -> Option<String> {
+) -> Option<CallFailure> {
     let (outcome, error_type) = match &ended {
         // Cancelled, and so answered, before the handler began.
         CallEnd::NotBegun => return None,
         CallEnd::Returned(result) if result.is_error => ("error", Some("tool_error")),
+        CallEnd::Failed { .. } => ("error", Some("tool_error")),
         CallEnd::Returned(_) => ("ok", None),
         CallEnd::BadArguments(_) => ("bad_arguments", Some("bad_arguments")),
         CallEnd::Panicked(_) => ("panic", Some("panic")),
     };
     record(span, outcome, error_type);
-    let panic = match &ended {
+    let (server, tool) = (&*call.link.server, call.subject());
+    let fault = match &ended {
         CallEnd::Panicked(text) => {
-            log_panic(&call.link.server, call.subject(), text);
-            Some(text.clone())
+            log_panic(server, tool, text);
+            Some(CallFailure::Panicked(text.clone()))
+        }
+        CallEnd::Failed { result, cause } => {
+            let message = result.text();
+            tracing::warn!(server, tool, error = message, cause, "a tool failed");
+            Some(CallFailure::Failed { message, cause: cause.clone() })
         }
         _ => None,
     };
@@ -49,7 +56,7 @@ fn answer_call(
         span.record("gen_ai.tool.call.result", serde_json::to_string(&result).unwrap_or_default());
     }
     answer.pending().mcp_result(Settled::Answered, &result);
-    panic
+    fault
 }
 
 fn record(span: &tracing::Span, outcome: &str, error_type: Option<&str>) {
@@ -210,7 +217,7 @@ impl ServerState {
                     }
                     Err(text) => pending.fail(Settled::Answered, &panicked(&label, text)),
                 }
-                ended.err()
+                ended.err().map(CallFailure::Panicked)
             }
             .instrument(span)
         };
@@ -259,10 +266,17 @@ impl ServerState {
         pending.cancel().then(|| (label, pending.request_id().to_owned()))
     }
 
-    pub(super) fn handler_ended(&mut self, end: HandlerEnd<String>) {
-        let Some((handler, panic)) = self.handlers.ended(end) else { return };
-        match panic {
-            Some(message) => self.panicked(&handler, message),
+    pub(super) fn handler_ended(&mut self, end: HandlerEnd<CallFailure>) {
+        let Some((handler, fault)) = self.handlers.ended(end) else { return };
+        match fault {
+            Some(CallFailure::Panicked(message)) => self.panicked(&handler, message),
+            Some(CallFailure::Failed { message, cause }) => self.shared.emit(Event::CallFailed {
+                server: self.inside.spec.name.clone(),
+                tool: handler.label.label().to_owned(),
+                request_id: handler.pending.request_id().to_owned(),
+                message,
+                cause,
+            }),
             None => {
                 self.shared.counting.aborted.one();
                 self.abandoned(&handler);

@@ -45,6 +45,7 @@ use crate::report::{CallSnapshot, ServerSnapshot};
 use crate::tool::handle::ServerHandle;
 use crate::tool::run::context::{CallContext, Link, Named};
 use crate::tool::run::dispatch::service;
+use crate::tool::run::erased::CallFailure;
 use crate::tool::run::instance::Instance;
 use crate::tool::run::service::{HandlerRun, Service, ServiceStep};
 use crate::wire::rpc::{CallParams, Rpc, RpcError};
@@ -74,7 +75,7 @@ pub(crate) struct ServerState {
     /// The first handler of the newest MCP session: JSON-RPC ids of earlier sessions mean nothing in this one.
     first_of_session: HandlerId,
     serving: Serving,
-    handlers: HandlerTasks<Arc<CallContext>, String>,
+    handlers: HandlerTasks<Arc<CallContext>, CallFailure>,
     /// Panics of calls of this generation.
     panics: RestartWindow,
 }

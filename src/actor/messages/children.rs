@@ -7,7 +7,7 @@ use crate::actor::callbacks::kind::HandlerFault;
 use crate::actor::request::answer::Answer;
 use crate::actor::request::handlers::HandlerEnd;
 use crate::report::{CallbacksSnapshot, ExitCause, ServerSnapshot};
-use crate::tool::run::erased::AnyState;
+use crate::tool::run::erased::{AnyState, CallFailure};
 use crate::wire::envelope::CallbackRequest;
 
 /// The messages of a server's actor.
@@ -26,8 +26,8 @@ pub(crate) enum ServerMessage {
     },
     /// The registry has changed. At most one of these messages waits.
     Changed,
-    /// The task of a handler panicked or was aborted.
-    HandlerEnded(HandlerEnd<String>),
+    /// The task of a handler ended with a fault, or was aborted.
+    HandlerEnded(HandlerEnd<CallFailure>),
     /// A limit may have passed.
     Tick,
     /// Ends the handlers, and then the actor.

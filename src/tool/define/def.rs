@@ -85,7 +85,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
                     Ok(prepared) => prepared,
                     Err(ran) => return ran,
                 };
-                CallEnd::Returned(handler.call(args, cx).await.into_tool_result())
+                returned(handler.call(args, cx).await)
             })
         });
         Self::build(name.into(), description.into(), (input, rules), output, ToolRunner::Async(run))
@@ -112,7 +112,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             call,
             parse_arguments(arguments, check.as_ref()),
         ) {
-            Ok((args, cx)) => CallEnd::Returned(handler(args, cx).into_tool_result()),
+            Ok((args, cx)) => returned(handler(args, cx)),
             Err(ran) => ran,
         };
         let runner = ToolRunner::Blocking(Arc::new(run));
@@ -155,7 +155,7 @@ impl<S: Send + Sync + 'static> ToolDef<S> {
             let started = prepared(state, call, parse(arguments)).map(|(args, cx)| handler(args, cx));
             Box::pin(async move {
                 match started {
-                    Ok(future) => CallEnd::Returned(future.await.into_tool_result()),
+                    Ok(future) => returned(future.await),
                     Err(ran) => ran,
                 }
             })
@@ -277,4 +277,12 @@ fn prepared<A, S: Send + Sync + 'static>(
         arguments.map_err(|what| CallEnd::BadArguments(CallToolResult::error(what)))?,
         ToolContext::new(state, call),
     ))
+}
+
+/// The end of a call whose handler has returned.
+fn returned(output: impl IntoToolResult) -> CallEnd {
+    match output.logged() {
+        Some(cause) => CallEnd::Failed { result: output.into_tool_result(), cause },
+        None => CallEnd::Returned(output.into_tool_result()),
+    }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::options::schema;
+use crate::tool::error::ToolError;
 use crate::tool::run::context::ToolContext;
 use crate::wire::{CallToolResult, Content};
 
@@ -129,6 +130,7 @@ impl JsonSchema for NoArgs {
 /// | [`Content`], `Vec<Content>` | those blocks |
 /// | [`CallToolResult`] | exactly that |
 /// | `Result<T, E>` | `T`, or a result with `isError` and the text of `E` |
+/// | [`tool::Result<T>`](crate::tool::Result) | `T`, or a result with `isError` and the text for the model; the cause is logged |
 ///
 /// ```
 /// use greenroom::tool::CallToolResult;
@@ -152,6 +154,12 @@ pub trait IntoToolResult {
     /// The schema of the structured content, if every result has one.
     #[doc(hidden)]
     fn output_schema() -> Option<Map<String, Value>> {
+        None
+    }
+
+    /// The text for the log, if the result is an error with one.
+    #[doc(hidden)]
+    fn logged(&self) -> Option<String> {
         None
     }
 }
@@ -224,7 +232,7 @@ impl IntoToolResult for Value {
     }
 }
 
-impl<T: IntoToolResult, E: Display> IntoToolResult for Result<T, E> {
+impl<T: IntoToolResult, E: Display + 'static> IntoToolResult for Result<T, E> {
     fn into_tool_result(self) -> CallToolResult {
         match self {
             Ok(value) => value.into_tool_result(),
@@ -235,6 +243,13 @@ impl<T: IntoToolResult, E: Display> IntoToolResult for Result<T, E> {
 
     fn output_schema() -> Option<Map<String, Value>> {
         T::output_schema()
+    }
+
+    fn logged(&self) -> Option<String> {
+        match self {
+            Ok(value) => value.logged(),
+            Err(error) => ToolError::logged(error),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::context::CallContext;
 use crate::blocking::caught::panic_text;
+use crate::tool::error::ToolError;
 use crate::wire::{CallToolResult, RpcError};
 
 /// A server's state.
@@ -38,6 +39,8 @@ pub(crate) enum ToolRunner {
 pub(crate) enum CallEnd {
     /// The handler returned a result or an error.
     Returned(CallToolResult),
+    /// The handler returned an error with a cause for the log.
+    Failed { result: CallToolResult, cause: String },
     /// The arguments did not fit, so the handler was not called.
     BadArguments(CallToolResult),
     /// The handler panicked with this text.
@@ -50,13 +53,24 @@ impl CallEnd {
     /// The result that the model reads.
     pub(crate) fn result(self, tool: &str) -> CallToolResult {
         match self {
-            CallEnd::Returned(result) | CallEnd::BadArguments(result) => result,
+            CallEnd::Returned(result)
+            | CallEnd::Failed { result, cause: _ }
+            | CallEnd::BadArguments(result) => result,
             CallEnd::Panicked(text) => CallToolResult::error(format!("tool '{tool}' panicked: {text}")),
             CallEnd::NotBegun => {
                 CallToolResult::error(format!("tool '{tool}' was cancelled before it began"))
             }
         }
     }
+}
+
+/// A failure of a handler that its actor tells the application.
+#[derive(Debug)]
+pub(crate) enum CallFailure {
+    /// The handler panicked with this text.
+    Panicked(String),
+    /// The handler returned an error with a cause for the log; the model reads the message.
+    Failed { message: String, cause: String },
 }
 
 /// The result of a handler that is not a tool's.
@@ -97,6 +111,9 @@ pub(crate) fn typed_state<S: Send + Sync + 'static>(state: AnyState) -> Result<A
 
 /// The error of a handler as JSON-RPC: an [`RpcError`] unchanged, any other as an internal error with its text.
 pub(crate) fn rpc_error<E: Display + 'static>(error: E) -> RpcError {
+    if let Some(cause) = ToolError::logged(&error) {
+        tracing::warn!(error = %error, cause, "a handler failed");
+    }
     match (&error as &dyn Any).downcast_ref::<RpcError>() {
         Some(error) => error.clone(),
         // The alternate form prints the whole chain of causes of an `anyhow::Error`.

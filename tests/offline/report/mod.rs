@@ -1,3 +1,4 @@
 //! Reports of a session about itself.
 
+mod errors;
 mod plain;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use greenroom_testkit::{Item, ModelTurn, Script};
+use greenroom_testkit::{Item, ModelTurn, Script, Usage};
 use serde_json::json;
 
 fn call() -> ModelTurn {
@@ -72,6 +72,7 @@ fn the_stop_reason_and_the_text_follow_from_the_content() {
 fn a_script_survives_json() {
     let script = Script::new()
         .turn(ModelTurn::new().thinking("hm").text("Let me add.").call("t", json!({"a": [1, null]})))
+        .turn(ModelTurn::new().text("b").usage(Usage { cost_usd: 0.5, output_tokens: 7, ..Usage::default() }))
         .turn(ModelTurn::new().pause_before(Duration::MAX).final_error(400, "invalid_request_error", "x"))
         .agent_turn(call().pause_between(Duration::from_millis(3)))
         .side_answer("A title")

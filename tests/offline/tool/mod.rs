@@ -2,6 +2,7 @@
 
 mod define;
 mod direct_calls;
+mod errors;
 mod identity;
 mod mcp;
 mod tools;

@@ -9,4 +9,4 @@ pub(crate) use backend::Result;
 pub use backend::{BackendError, BackendErrorKind};
 pub use files::{FilesError, FilesErrorKind};
 pub use fleet::{FleetError, PromptError, Refusal};
-pub(crate) use report::{debug_as_report, report};
+pub(crate) use report::debug_as_report;

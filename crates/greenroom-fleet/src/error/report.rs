@@ -1,39 +1,11 @@
 //! `Debug` of errors as a report, for a `main` that returns them.
 
-use std::error::Error;
-use std::fmt;
-
-/// Writes the text of an error, and then its sources. A source whose text was written before is left out.
-///
-/// ```text
-/// no PostgreSQL server listens at 127.0.0.1:5433: check the port of the address
-///
-/// Caused by:
-///     Connection refused (os error 111)
-/// ```
-pub(crate) fn report(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut written = error.to_string();
-    f.write_str(&written)?;
-    let mut heading = "\n\nCaused by:";
-    let mut next = error.source();
-    while let Some(source) = next {
-        let text = source.to_string();
-        if !written.contains(&text) {
-            write!(f, "{heading}\n    {}", text.replace('\n', "\n    "))?;
-            heading = "";
-            written.push_str(&text);
-        }
-        next = source.source();
-    }
-    Ok(())
-}
-
-/// Implements `Debug` of errors by [`report`].
+/// Implements `Debug` of errors by [`ErrorReport`](greenroom::report::ErrorReport).
 macro_rules! debug_as_report {
     ($($error:path),* $(,)?) => {
         $(impl std::fmt::Debug for $error {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $crate::error::report(self, f)
+                write!(f, "{}", greenroom::report::ErrorReport(self))
             }
         })*
     };
@@ -60,14 +32,14 @@ mod tests {
     fn debug_of_an_error_is_a_report_with_each_cause_once() {
         let told = "the file cannot be read: free the disk";
         let cause = "a record cannot be read: a page is torn; restore the file from a backup, or export what can be read";
-        let report = format!("{told}\n\nCaused by:\n    {cause}");
+        let report = format!("{told}\nCaused by: {cause}");
         assert_eq!(format!("{:?}", refused()), report);
         // The fleet's error has the text and the causes of the backend's.
         assert_eq!(format!("{:?}", FleetError::from(refused())), report);
         let (prompt, key) = (PromptId::new(), None);
         let unknown = PromptError::Unknown { prompt, key, cause: refused() };
         let report = format!(
-            "it is not known whether the prompt {prompt} was accepted: send it again with its key. {told}\n\nCaused by:\n    {cause}"
+            "it is not known whether the prompt {prompt} was accepted: send it again with its key. {told}\nCaused by: {cause}"
         );
         assert_eq!(format!("{unknown:?}"), report);
         let plain = BackendError::new(BackendErrorKind::Closed, "the backend was closed: open it again");

@@ -123,8 +123,10 @@ impl CliEnd {
             }
         });
         let given = |flag| cli.launch().args.iter().find_map(|arg| arg.strip_prefix(flag)).map(str::to_owned);
+        // A fork without an id of its own has a new one.
+        let forks = cli.launch().args.iter().any(|arg| arg == "--fork-session");
         let session_id = given("--session-id=")
-            .or_else(|| given("--resume="))
+            .or_else(|| given("--resume=").filter(|_| !forks))
             .unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         Self {
             cli,
@@ -144,9 +146,15 @@ impl CliEnd {
         self.cli.launch()
     }
 
-    /// The id of the conversation: the id that it was given (`--session-id`, `--resume`), or a new one.
+    /// The id of the conversation: the id that it was given (`--session-id`, `--resume`), or a new one. A fork has a new id
+    /// if it was given none with `--session-id`.
     pub fn session_id(&self) -> &str {
         &self.session_id
+    }
+
+    /// Goes on with this conversation, in place of a new one.
+    pub(crate) fn continues(&mut self, session_id: String) {
+        self.session_id = session_id;
     }
 
     /// What was sent and received so far, a line each.

@@ -1,10 +1,12 @@
 //! A CLI that plays a script in memory.
 
+pub(super) mod clis;
 pub(super) mod hand;
 pub(crate) mod model_turn;
 pub(super) mod play;
 pub(super) mod script;
 pub(super) mod seen;
+pub(super) mod usage;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,8 +30,9 @@ use crate::base::{lock, spawn};
 /// another unless their tools are read-only; servers and tools that come and go; the tools `ListMcpResourcesTool`,
 /// `ReadMcpResourceTool`, `AskUserQuestion` and `StructuredOutput`;
 /// partial messages; `interrupt`; `--resume`; what becomes of each prompt (`command_lifecycle`), and prompts that join
-/// the running turn ([`Session::steer`](greenroom::Session::steer)). It has no other tools of its own. The script goes on
-/// where it was when a CLI is restarted. It plays for one session at a time: another one that is started meanwhile
+/// the running turn ([`Session::steer`](greenroom::Session::steer)); cost and usage of a conversation. It has no other tools of
+/// its own. The script goes on where it was when a CLI is restarted, and a CLI that is started with `--resume`, `--continue`,
+/// `--fork-session` or the id of a conversation goes on with that [conversation](ScriptedCli::conversation). It plays for one session at a time: another one that is started meanwhile
 /// waits for its turn, up to [`Timeouts::start`](greenroom::options::Timeouts::start).
 ///
 /// ```
@@ -110,6 +113,43 @@ impl ScriptedCli {
     /// Number of the script's turns that were played.
     pub fn turns_played(&self) -> usize {
         self.seen.look(|seen| seen.turns)
+    }
+
+    /// The conversation of the last [launch](ScriptedCli::launches), as the model would read it, a line each. It begins
+    /// with what the launch has resumed, so it shows whether a session remembers. A launch with another id, or with the
+    /// id of a conversation that this `ScriptedCli` has not played, begins an empty conversation.
+    ///
+    /// | a line | is |
+    /// |---|---|
+    /// | `user: TEXT` | a prompt, in the form of [`prompts`](ScriptedCli::prompts), when its turn begins or it joins a turn |
+    /// | `assistant: TEXT`, `thinking: TEXT` | a block of the model |
+    /// | `call: TOOL ARGUMENTS` | a tool call, with its arguments as JSON |
+    /// | `result: TEXT`, `error: TEXT` | the result of a call |
+    ///
+    /// ```
+    /// use greenroom::Session;
+    /// use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let text = |text: &str| ModelTurn::new().text(text);
+    /// let cli = ScriptedCli::play(Script::new().turn(text("Hello, Ada.")).turn(text("Ada.")));
+    /// let session = Session::builder().transport(cli.transport()).start().await?;
+    /// session.prompt("I am Ada.").await?.outcome().await?;
+    /// let id = session.session_id();
+    /// session.stop().await?;
+    ///
+    /// let woken = Session::builder().configure(|options| options.resume = id).transport(cli.transport()).start().await?;
+    /// woken.prompt("Who am I?").await?.outcome().await?;
+    /// assert_eq!(
+    ///     cli.conversation(),
+    ///     ["user: I am Ada.", "assistant: Hello, Ada.", "user: Who am I?", "assistant: Ada."]
+    /// );
+    /// woken.stop().await?;
+    /// # greenroom::Result::<()>::Ok(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn conversation(&self) -> Vec<String> {
+        self.seen.look(|seen| seen.conversation().lines.clone())
     }
 
     /// The texts of all prompts that the CLI has read, in order and over all launches. The texts of a prompt are joined

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::usage::Usage;
+
 /// One answer of the model: its content in order, or the error that stands in for it.
 ///
 /// ```
@@ -31,6 +33,9 @@ pub struct ModelTurn {
     /// The error that is sent instead of content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ModelError>,
+    /// See [`usage`](Self::usage).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// See [`pause_before`](Self::pause_before).
     #[serde(skip_serializing_if = "Duration::is_zero")]
     pub pause_before: Duration,
@@ -43,11 +48,11 @@ impl TryFrom<WrittenTurn> for ModelTurn {
     type Error = &'static str;
 
     fn try_from(written: WrittenTurn) -> Result<Self, Self::Error> {
-        let WrittenTurn { items, error, pause_before, pause_between } = written;
+        let WrittenTurn { items, error, usage, pause_before, pause_between } = written;
         if error.is_some() && !items.is_empty() {
             return Err("a turn has either `items` or an `error`, not both");
         }
-        Ok(Self { items, error, pause_before, pause_between })
+        Ok(Self { items, error, usage, pause_before, pause_between })
     }
 }
 
@@ -123,6 +128,17 @@ impl ModelTurn {
         turn
     }
 
+    /// Sets the tokens and the cost of the answer. At first: one token of input and one of output, or an estimate
+    /// from [`ScriptedModel`](crate::ScriptedModel), and no cost.
+    ///
+    /// The result of the conversation's turn has the sums, as the CLI writes them: `usage` of this turn,
+    /// `total_cost_usd` and `modelUsage` of the conversation so far with all that it has resumed, and
+    /// `model_usage_since_last_result`. A real CLI takes the tokens from a `ScriptedModel` and estimates the cost itself.
+    pub fn usage(mut self, usage: Usage) -> Self {
+        self.usage = Some(usage);
+        self
+    }
+
     /// Waits before the first byte of the answer. [`Duration::MAX`] is for ever: until the CLI closes the
     /// connection, or the model is dropped.
     pub fn pause_before(mut self, pause: Duration) -> Self {
@@ -165,6 +181,7 @@ impl ModelTurn {
 pub(crate) struct WrittenTurn {
     items: Vec<Item>,
     error: Option<ModelError>,
+    usage: Option<Usage>,
     pause_before: Duration,
     pause_between: Duration,
 }

@@ -1,5 +1,6 @@
 //! Everything that a scripted CLI has seen, over all incarnations.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::usage::Usage;
+
 /// One incarnation, as its host started it.
 #[derive(Clone, Debug)]
 pub(super) struct SeenLaunch {
@@ -17,12 +20,33 @@ pub(super) struct SeenLaunch {
     pub(super) prompts: Vec<String>,
 }
 
+/// A conversation, over all launches that go on with it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conversation {
+    /// See [`ScriptedCli::conversation`](crate::ScriptedCli::conversation).
+    pub(super) lines: Vec<String>,
+    /// Sum over all answers of the model.
+    pub(super) spent: Usage,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct SeenState {
     /// Number of the script's turns that were played.
     pub(super) turns: usize,
     pub(super) results: Vec<String>,
     pub(super) launches: Vec<SeenLaunch>,
+    /// By their ids.
+    conversations: HashMap<String, Conversation>,
+    /// The id of the conversation of the last launch.
+    current: String,
+}
+
+impl SeenState {
+    /// The conversation of the last launch.
+    pub(super) fn conversation(&self) -> &Conversation {
+        const EMPTY: &Conversation = &Conversation { lines: Vec::new(), spent: Usage::NOTHING };
+        self.conversations.get(&self.current).unwrap_or(EMPTY)
+    }
 }
 
 /// Shared by the incarnations of one scripted CLI and by the test. Incarnations do not overlap, so the last launch is
@@ -39,9 +63,42 @@ impl Seen {
         look(&self.0.borrow())
     }
 
-    pub(super) fn launched(&self, launch: &Launch) {
+    /// `id`: the conversation of the launch; `resumes`: the conversation that it goes on with.
+    pub(super) fn launched(&self, launch: &Launch, id: &str, resumes: Option<&str>) {
         let delivered = Delivered::launched(launch, Value::Null);
-        self.0.send_modify(|seen| seen.launches.push(SeenLaunch { delivered, prompts: Vec::new() }));
+        self.0.send_modify(|seen| {
+            seen.launches.push(SeenLaunch { delivered, prompts: Vec::new() });
+            let resumed = resumes.and_then(|resumes| seen.conversations.get(resumes));
+            let conversation = resumed.cloned().unwrap_or_default();
+            seen.conversations.insert(id.to_owned(), conversation);
+            seen.current = id.to_owned();
+        });
+    }
+
+    /// The id of the conversation of the last launch, if there was a launch.
+    pub(super) fn last_conversation(&self) -> Option<String> {
+        self.look(|seen| Some(seen.current.clone()).filter(|id| !id.is_empty()))
+    }
+
+    pub(super) fn knows(&self, conversation: &str) -> bool {
+        self.look(|seen| seen.conversations.contains_key(conversation))
+    }
+
+    /// Adds a line to the conversation.
+    pub(super) fn said(&self, line: String) {
+        self.converse(|conversation| conversation.lines.push(line));
+    }
+
+    pub(super) fn spent(&self, usage: Usage) {
+        self.converse(|conversation| conversation.spent += usage);
+    }
+
+    fn converse(&self, change: impl FnOnce(&mut Conversation)) {
+        self.0.send_modify(|seen| {
+            if let Some(conversation) = seen.conversations.get_mut(&seen.current) {
+                change(conversation);
+            }
+        });
     }
 
     pub(super) fn initialized(&self, request: &Value) {

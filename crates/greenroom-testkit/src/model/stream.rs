@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use super::request::ModelRequest;
 use crate::cli::model_turn::{Item, ModelTurn};
+use crate::cli::usage::Usage;
 
 /// A message of the model that the server sends.
 pub(super) struct ModelMessage<'a> {
@@ -52,7 +53,15 @@ impl ModelMessage<'_> {
         events.iter().map(server_sent_event).collect()
     }
 
-    fn envelope(&self, content: Vec<Value>, stop_reason: Option<&str>, output_tokens: usize) -> Value {
+    fn envelope(&self, content: Vec<Value>, stop_reason: Option<&str>, output_tokens: u64) -> Value {
+        let usage = match self.turn.usage {
+            Some(usage) => Usage { output_tokens, ..usage },
+            None => Usage {
+                input_tokens: self.request.messages().len() as u64 * 10,
+                output_tokens,
+                ..Usage::default()
+            },
+        };
         json!({
             "id": self.id,
             "type": "message",
@@ -61,21 +70,19 @@ impl ModelMessage<'_> {
             "content": content,
             "stop_reason": stop_reason,
             "stop_sequence": null,
-            "usage": {
-                "input_tokens": self.request.messages().len() * 10,
-                "output_tokens": output_tokens,
-                "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": 0,
-            },
+            "usage": usage.tokens(),
         })
     }
 
-    fn output_tokens(&self) -> usize {
+    fn output_tokens(&self) -> u64 {
+        if let Some(usage) = self.turn.usage {
+            return usage.output_tokens;
+        }
         let bytes = self.turn.items.iter().map(|item| match item {
             Item::Text(text) | Item::Thinking(text) => text.len(),
             Item::Call { name, input, .. } => name.len() + input.to_string().len(),
         });
-        tokens(bytes.sum())
+        tokens(bytes.sum()) as u64
     }
 }
 

@@ -45,7 +45,7 @@ async fn users_have_sessions_of_their_own_and_tools_know_the_user() {
     assert_eq!((ada["text"].as_str(), bob["text"].as_str()), (Some("On Monday."), Some("On Monday.")));
     for user in ["ada", "bob"] {
         let expected = format!("{user}'s lamp arrives on Monday");
-        assert_eq!(clis.tool_results(user), [expected]);
+        assert_eq!(clis.cli(user).tool_results(), [expected]);
     }
     let mut started = service.started();
     started.sort();
@@ -187,7 +187,7 @@ async fn a_person_decides_about_a_call_without_a_rule() {
     assert_eq!(status, 409, "no answer to this question: {why}");
     assert_eq!(service.post_json(&path, json!({ "kind": "allowed" })).await.0, 200);
     assert_eq!(turn.outcome().await["text"], "Cancelled.");
-    assert_eq!(clis.tool_results("ada"), ["ada gets no lamp"]);
+    assert_eq!(clis.cli("ada").tool_results(), ["ada gets no lamp"]);
     // Too late.
     assert_eq!(service.post_json(&path, json!({ "kind": "denied", "message": "No." })).await.0, 409);
     assert_eq!(service.post_json("/questions/none", json!({ "kind": "allowed" })).await.0, 400);

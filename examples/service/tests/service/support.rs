@@ -1,6 +1,5 @@
 //! A service on stand-ins, its requests, and the events of its answers.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use axum::http::{Request, Response, StatusCode};
 use greenroom::SessionBuilder;
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::{Fleet, Tenant};
-use greenroom_testkit::{CliEnd, ModelTurn, Script, ScriptedCli, ScriptedListener};
+use greenroom_testkit::{CliEnd, ModelTurn, Script, ScriptedCli, ScriptedClis, ScriptedListener};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use service::{Connect, router, users};
@@ -44,18 +43,14 @@ impl Service {
     }
 
     /// Each user has a CLI of their own that plays this script.
-    pub(crate) async fn scripted(script: Script) -> (Self, Clis) {
+    pub(crate) async fn scripted(script: Script) -> (Self, ScriptedClis) {
         Self::scripted_at(MemoryBackend::new(), script).await
     }
 
-    pub(crate) async fn scripted_at(backend: impl Backend, script: Script) -> (Self, Clis) {
-        let clis = Clis::default();
+    pub(crate) async fn scripted_at(backend: impl Backend, script: Script) -> (Self, ScriptedClis) {
+        let clis = ScriptedClis::new(move |_| script.clone());
         let all = clis.clone();
-        let service = Self::at(backend, 20, move |builder, user| {
-            let mut clis = all.0.lock().unwrap();
-            let cli = clis.entry(user.to_string()).or_insert_with(|| ScriptedCli::play(script.clone()));
-            builder.transport(cli.transport())
-        });
+        let service = Self::at(backend, 20, move |builder, user| builder.transport(all.transport(user)));
         (service.await, clis)
     }
 
@@ -125,16 +120,6 @@ impl Service {
 
     pub(crate) fn started(&self) -> Vec<String> {
         self.started.lock().unwrap().clone()
-    }
-}
-
-/// The scripted CLIs, by user.
-#[derive(Clone, Default)]
-pub(crate) struct Clis(Arc<Mutex<HashMap<String, ScriptedCli>>>);
-
-impl Clis {
-    pub(crate) fn tool_results(&self, user: &str) -> Vec<String> {
-        self.0.lock().unwrap()[user].tool_results()
     }
 }
 

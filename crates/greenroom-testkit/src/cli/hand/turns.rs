@@ -81,36 +81,33 @@ impl CliEnd {
 
     /// Like [`finish_turn`](CliEnd::finish_turn), with these fields added to the result or in place of its fields.
     pub(crate) fn finish_turn_with(&mut self, prompt: &Value, text: &str, fields: Value) {
-        let mut result = json!({
+        let result = json!({
             "type": "result", "subtype": "success", "is_error": false, "result": text, "num_turns": 1,
             "duration_ms": 0, "duration_api_ms": 0, "total_cost_usd": 0.0, "terminal_reason": "completed",
             "usage": { "input_tokens": 1, "output_tokens": 1 }, "user_message_uuids": [prompt["uuid"]],
         });
-        if let Value::Object(fields) = fields {
-            for (name, value) in fields {
-                result[name] = value;
-            }
-        }
-        self.message(result);
-    }
-
-    /// Whether the CLI was started to resume a conversation.
-    pub(crate) fn resumed(&self) -> bool {
-        self.launch().args.iter().any(|arg| arg.starts_with("--resume=") || arg == "--continue")
+        self.message(with_fields(result, fields));
     }
 
     /// Ends the turn of this prompt with an error, as the CLI does when it was interrupted (`aborted_tools`) or
     /// gave up (`max_turns` and others).
     pub fn fail_turn(&mut self, prompt: &Value, terminal_reason: &str, text: &str) {
-        self.fail_turn_of(json!([prompt["uuid"]]), terminal_reason, text);
+        self.fail_turn_with(terminal_reason, text, json!({ "user_message_uuids": [prompt["uuid"]] }));
     }
 
-    /// Like [`fail_turn`](CliEnd::fail_turn), for a turn of several prompts.
-    pub(crate) fn fail_turn_of(&mut self, uuids: Value, terminal_reason: &str, text: &str) {
-        self.message(json!({
+    /// Like [`fail_turn`](CliEnd::fail_turn), with these fields added to the result.
+    pub(crate) fn fail_turn_with(&mut self, terminal_reason: &str, text: &str, fields: Value) {
+        let result = json!({
             "type": "result", "subtype": "error_during_execution", "is_error": true, "errors": [text],
             "num_turns": 1, "duration_ms": 0, "duration_api_ms": 0, "terminal_reason": terminal_reason,
-            "user_message_uuids": uuids,
-        }));
+        });
+        self.message(with_fields(result, fields));
     }
+}
+
+fn with_fields(mut message: Value, fields: Value) -> Value {
+    if let (Value::Object(message), Value::Object(fields)) = (&mut message, fields) {
+        message.extend(fields);
+    }
+    message
 }

@@ -37,6 +37,7 @@ use super::hand::CliEnd;
 use super::model_turn::{Item, ModelTurn};
 use super::script::Script;
 use super::seen::Seen;
+use super::usage::Usage;
 
 pub(crate) struct Player {
     end: CliEnd,
@@ -50,6 +51,12 @@ pub(crate) struct Player {
     wants_structured: bool,
     structured: Option<Value>,
     turns: u64,
+    /// Since the last result.
+    spent: Usage,
+    /// Whether this launch has called the model.
+    has_called: bool,
+    /// Whether this launch goes on with a conversation.
+    has_resumed: bool,
 }
 
 /// The reason why a turn ends early.
@@ -63,8 +70,13 @@ enum Stop {
 }
 
 impl Player {
-    pub(crate) fn new(end: CliEnd, script: Arc<Script>, seen: Seen) -> Self {
-        seen.launched(end.launch());
+    pub(crate) fn new(mut end: CliEnd, script: Arc<Script>, seen: Seen) -> Self {
+        let resumes = resumed(&end.launch().args, &seen);
+        let forks = end.launch().args.iter().any(|arg| arg == "--fork-session");
+        if let Some(resumes) = resumes.as_ref().filter(|_| !forks) {
+            end.continues(resumes.clone());
+        }
+        seen.launched(end.launch(), end.session_id(), resumes.as_deref());
         let rules = Rules::of(&end.launch().args);
         let wants_structured = end.launch().args.iter().any(|arg| arg.starts_with("--json-schema="));
         Self {
@@ -78,6 +90,9 @@ impl Player {
             wants_structured,
             structured: None,
             turns: 0,
+            spent: Usage::NOTHING,
+            has_called: false,
+            has_resumed: resumes.is_some(),
         }
     }
 
@@ -172,7 +187,8 @@ impl Player {
         match &played {
             Err(Stop::Interrupted) => {
                 self.joined_end(done);
-                self.end.fail_turn_of(self.prompts.uuids(), "aborted_tools", "interrupted");
+                let fields = self.result_fields();
+                self.end.fail_turn_with("aborted_tools", "interrupted", fields);
             }
             Err(Stop::Overtaken) => {
                 self.finish(prompt, "", json!({ "terminal_reason": "aborted_tools", "num_turns": 2 }))
@@ -189,19 +205,42 @@ impl Player {
     }
 
     /// Writes the result of the turn.
-    fn finish(&mut self, prompt: &Value, text: &str, mut fields: Value) {
+    fn finish(&mut self, prompt: &Value, text: &str, fields: Value) {
         self.joined_end("completed");
-        fields["user_message_uuids"] = self.prompts.uuids();
-        self.end.finish_turn_with(prompt, text, fields);
+        let mut all = self.result_fields();
+        if let (Value::Object(all), Value::Object(fields)) = (&mut all, fields) {
+            all.extend(fields);
+        }
+        self.end.finish_turn_with(prompt, text, all);
+    }
+
+    /// The fields of a result that name the turn's prompts and what the turn and the conversation have cost. As with CLI
+    /// 2.1.328, the totals of a resumed conversation are 0 until this launch calls the model.
+    fn result_fields(&mut self) -> Value {
+        let spent = std::mem::replace(&mut self.spent, Usage::NOTHING);
+        let total = self.seen.look(|seen| seen.conversation().spent);
+        let mut fields = json!({
+            "user_message_uuids": self.prompts.uuids(), "usage": spent.tokens(), "total_cost_usd": 0.0,
+            "modelUsage": {}, "model_usage_since_last_result": {},
+        });
+        if self.has_called {
+            fields["total_cost_usd"] = json!(total.cost_usd);
+            fields["modelUsage"] = total.by_model();
+        }
+        if spent != Usage::NOTHING {
+            fields["model_usage_since_last_result"] = spent.by_model();
+        }
+        fields
     }
 
     async fn prompted(&mut self, prompt: &Value) -> Result<(), Stop> {
         if self.turns == 1 {
-            let source = if self.end.resumed() { "resume" } else { "startup" };
+            let source = if self.has_resumed { "resume" } else { "startup" };
             self.hook("SessionStart", None, json!({ "source": source })).await?;
         }
         let text = text_of(prompt);
         if let Some((command, output)) = self.script.clone().local_command_of(&text) {
+            self.remember_prompts();
             self.say_locally(output);
             self.finish(prompt, output, json!({ "num_turns": 0, "local_command": command }));
             return Ok(());
@@ -211,6 +250,7 @@ impl Player {
             self.finish(prompt, &format!("Operation stopped by hook: {reason}"), json!({}));
             return Ok(());
         }
+        self.remember_prompts();
         self.model_turns(prompt).await
     }
 
@@ -224,15 +264,15 @@ impl Player {
             }
             if let Some(failure) = &turn.error {
                 let text = format!("API Error: {} {}", failure.status, failure.message);
-                self.joined_end("completed");
-                self.end.message(json!({
-                    "type": "result", "subtype": "success", "is_error": true, "result": text, "num_turns": 1,
-                    "duration_ms": 0, "duration_api_ms": 0, "api_error_status": failure.status,
-                    "terminal_reason": "api_error", "user_message_uuids": self.prompts.uuids(),
-                }));
+                let fields = json!({ "is_error": true, "api_error_status": failure.status, "terminal_reason": "api_error" });
+                self.finish(prompt, &text, fields);
                 return Ok(());
             }
-            self.say(&turn);
+            let usage = turn.usage.unwrap_or(Usage::UNSAID);
+            self.has_called = true;
+            self.spent += usage;
+            self.seen.spent(usage);
+            self.say(&turn, usage);
             if turn.calls().next().is_some() {
                 self.calls(&turn).await?;
                 self.take_in().await?;
@@ -293,5 +333,16 @@ impl Player {
         };
         self.end.put_back(others);
         outcome
+    }
+}
+
+/// The conversation that a CLI with these arguments goes on with. The real CLI refuses to begin a conversation under an id that
+/// is in use, and a session then resumes it: here it is resumed at once.
+fn resumed(args: &[String], seen: &Seen) -> Option<String> {
+    let flag = |name| args.iter().find_map(|arg| arg.strip_prefix(name)).map(str::to_owned);
+    match flag("--resume=") {
+        Some(id) => Some(id),
+        None if args.iter().any(|arg| arg == "--continue") => seen.last_conversation(),
+        None => flag("--session-id=").filter(|id| seen.knows(id)),
     }
 }

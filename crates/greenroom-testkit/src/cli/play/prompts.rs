@@ -69,10 +69,16 @@ impl Player {
             if hooks::blocked(&said).is_some() {
                 self.lifecycle(&prompt, "completed");
             } else {
+                self.seen.said(line_of(&prompt));
                 self.prompts.joined.push(prompt);
             }
         }
         Ok(())
+    }
+
+    /// Writes the prompts of the turn into the conversation.
+    pub(super) fn remember_prompts(&self) {
+        self.prompts.owners.iter().for_each(|prompt| self.seen.said(line_of(prompt)));
     }
 
     /// The result of the turn is about to be told.
@@ -114,6 +120,11 @@ impl Player {
 pub(super) fn text_of(prompt: &Value) -> String {
     let content = &prompt["message"]["content"];
     content.as_str().or(content[0]["text"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// The line of a prompt in the conversation.
+fn line_of(prompt: &Value) -> String {
+    format!("user: {}", said(prompt))
 }
 
 /// The whole prompt for a test: its texts, one below the other, with `[image]` and the like for other blocks.

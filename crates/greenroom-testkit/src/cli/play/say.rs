@@ -3,23 +3,29 @@
 use serde_json::{Value, json};
 
 use super::Player;
-use crate::cli::model_turn::ModelTurn;
+use crate::cli::model_turn::{Item, ModelTurn};
+use crate::cli::usage::Usage;
 
 impl Player {
     /// Says a model turn: a message for each block, as the CLI does.
-    pub(super) fn say(&mut self, turn: &ModelTurn) {
+    pub(super) fn say(&mut self, turn: &ModelTurn, usage: Usage) {
         let partial = self.end.launch().args.iter().any(|arg| arg == "--include-partial-messages");
         let id = format!("msg_scripted_{}", self.turns);
         let message = |content: Vec<Value>| {
             json!({
                 "id": id, "type": "message", "role": "assistant", "model": "scripted", "content": content,
-                "stop_reason": null, "usage": { "input_tokens": 1, "output_tokens": 1 },
+                "stop_reason": null, "usage": usage.tokens(),
             })
         };
         if partial {
             self.piece(json!({ "type": "message_start", "message": message(Vec::new()) }));
         }
         for (index, item) in turn.items.iter().enumerate() {
+            self.seen.said(match item {
+                Item::Text(text) => format!("assistant: {text}"),
+                Item::Thinking(text) => format!("thinking: {text}"),
+                Item::Call { name, input, .. } => format!("call: {name} {input}"),
+            });
             if partial {
                 let (empty, deltas) = item.streamed();
                 self.piece(json!({ "type": "content_block_start", "index": index, "content_block": empty }));
@@ -35,13 +41,14 @@ impl Player {
         }
         if partial {
             let delta = json!({ "stop_reason": turn.stop_reason(), "stop_sequence": null });
-            self.piece(json!({ "type": "message_delta", "delta": delta, "usage": { "output_tokens": 1 } }));
+            self.piece(json!({ "type": "message_delta", "delta": delta, "usage": usage.tokens() }));
             self.piece(json!({ "type": "message_stop" }));
         }
     }
 
     /// Says the output of a slash command that needs no model: one whole message, without partial messages.
     pub(super) fn say_locally(&mut self, text: &str) {
+        self.seen.said(format!("assistant: {text}"));
         let message = json!({
             "id": format!("local_{}", self.turns), "type": "message", "role": "assistant", "model": "<synthetic>",
             "content": [{ "type": "text", "text": text }], "stop_reason": "end_turn",
@@ -66,6 +73,7 @@ impl Player {
                 { "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error },
             ] },
         }));
+        self.seen.said(format!("{}: {text}", if is_error { "error" } else { "result" }));
         if is_error { format!("error: {text}") } else { text.to_owned() }
     }
 }
