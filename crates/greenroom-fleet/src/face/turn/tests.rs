@@ -350,7 +350,7 @@ async fn the_end_of_the_fleet_ends_readers_of_turns_without_an_outcome() {
         shared.ended.cancel();
     };
     let (items, outcome, ()) = tokio::join!(rest(&mut running), queued.outcome(), ending);
-    assert_eq!(items, ["1 assistant", "2 assistant", "Ended"]);
+    assert_eq!(items, ["1 assistant", "2 assistant", "the fleet has ended, or is draining: open it again"]);
     assert!(matches!(outcome, Err(FleetError::Ended)), "{outcome:?}");
     // A turn that has its outcome is read all the same.
     begun.finish(completed()).await;
