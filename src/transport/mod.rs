@@ -32,7 +32,7 @@ pub use child::ChildProcess;
 /// identity of the current one.
 pub use greenroom_process::{
     Command, ContainedBy, Exit, Leftover, ProcessIdentity, StderrSink, kill_processes_of_user, kill_processes_with,
-    processes_of_user, processes_with,
+    processes_of_user, processes_with, remove_ipc_of_user,
 };
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 

@@ -67,6 +67,54 @@ pub fn kill_processes_of_user(uid: u32) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Removes the System V shared memory, semaphores and message queues that a user has made or owns. They stay when the processes of
+/// the user end, and the next process of the user could read them. Does nothing on any other system than Linux.
+///
+/// # Errors
+/// One cannot be removed, or the system's lists cannot be read.
+pub fn remove_ipc_of_user(uid: u32) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    for (list, remove) in IPC {
+        // Without the file the system has no such objects.
+        let Ok(text) = std::fs::read_to_string(format!("/proc/sysvipc/{list}")) else { continue };
+        for id in ipc_of(&text, uid) {
+            if remove(id) == -1 {
+                let error = io::Error::last_os_error();
+                // Removed meanwhile.
+                if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM)) {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _: u32 = uid;
+    Ok(())
+}
+
+/// The lists of the system, each with the call that removes an object.
+#[cfg(target_os = "linux")]
+const IPC: [(&str, fn(libc::c_int) -> libc::c_int); 3] = [
+    // SAFETY: the command `IPC_RMID` takes no pointer: the call only looks at the number, which need not be that of an object.
+    ("shm", |id| unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }),
+    // SAFETY: as above.
+    ("sem", |id| unsafe { libc::semctl(id, 0, libc::IPC_RMID) }),
+    // SAFETY: as above.
+    ("msg", |id| unsafe { libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut()) }),
+];
+
+/// The ids of a user's objects in a list of the system. Its first line has the names of the columns.
+#[cfg(target_os = "linux")]
+fn ipc_of(list: &str, uid: u32) -> Vec<libc::c_int> {
+    let mut lines = list.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let names = lines.next().unwrap_or_default();
+    let id = names.iter().position(|name| name.ends_with("id") && !name.ends_with("pid"));
+    let owners: Vec<_> = (0..names.len()).filter(|nth| matches!(names[*nth], "uid" | "cuid")).collect();
+    let is_own = |line: &[&str], nth: &usize| line.get(*nth).is_some_and(|owner| owner.parse() == Ok(uid));
+    let own = lines.filter(|line| owners.iter().any(|nth| is_own(line, nth)));
+    own.filter_map(|line| line.get(id?)?.parse().ok()).collect()
+}
+
 /// True if the status is that of a process with this user id, and of no zombie.
 fn is_of(status: &[u8], uid: u32) -> bool {
     let status = String::from_utf8_lossy(status);

@@ -6,9 +6,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use super::*;
 use crate::wait::found_by_thread;
 
-/// A user of this test alone.
-fn own_user() -> Option<OsUser> {
-    let uid = 2_100_000_000 + std::process::id() % 1_000_000;
+/// A user of this test alone: two for each `nth` of this process.
+fn own_user(nth: u32) -> Option<OsUser> {
+    let uid = 2_000_000_000 + std::process::id() % 10_000_000 * 10 + 2 * nth;
     if !rustix::process::getuid().is_root() {
         let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
         let test = thread.name().unwrap_or_default();
@@ -21,7 +21,7 @@ fn own_user() -> Option<OsUser> {
 /// A process without an environment, which no variable finds.
 #[test]
 fn processes_of_a_user_are_found_and_killed_and_others_live() {
-    let Some(user) = own_user() else { return };
+    let Some(user) = own_user(0) else { return };
     let start = |uid: u32| {
         let mut command = StdCommand::new("/bin/cat");
         command.env_clear().stdin(Stdio::piped()).uid(uid).gid(uid).spawn().unwrap()
@@ -48,8 +48,7 @@ fn processes_of_root_and_of_the_own_user_are_never_killed() {
 /// Each process of a chain starts the next one and ends.
 #[test]
 fn chains_of_forks_of_a_user_are_killed() {
-    let Some(user) = own_user() else { return };
-    let user = OsUser::new(user.uid + 10_000_000, user.gid);
+    let Some(user) = own_user(1) else { return };
     // The chains end with the test.
     let goes_on = tempfile::NamedTempFile::new().unwrap();
     std::fs::set_permissions(goes_on.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
@@ -65,9 +64,39 @@ fn chains_of_forks_of_a_user_are_killed() {
     assert!(goes_on.path().exists());
 }
 
+#[test]
+fn shared_memory_that_a_user_has_left_is_removed() {
+    let Some(user) = own_user(2) else { return };
+    if !StdCommand::new("sh").args(["-c", "command -v ipcmk"]).status().is_ok_and(|status| status.success()) {
+        let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
+        writeln!(stderr, "{}: not run, for there is no ipcmk", thread.name().unwrap_or_default()).unwrap();
+        return;
+    }
+    let make = |uid: u32| {
+        let mut make = StdCommand::new("ipcmk");
+        let output = make.args(["-M", "4096", "-S", "1", "-Q"]).uid(uid).gid(uid).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let left = |uid: u32| -> usize {
+        let lists = ["shm", "sem", "msg"]
+            .map(|list| std::fs::read_to_string(format!("/proc/sysvipc/{list}")).unwrap());
+        lists
+            .iter()
+            .map(|list| list.split_ascii_whitespace().filter(|word| *word == uid.to_string()).count())
+            .sum()
+    };
+    make(user.uid);
+    make(user.uid + 1);
+    assert!(left(user.uid) >= 3 && left(user.uid + 1) >= 3);
+    remove_ipc_of_user(user.uid).unwrap();
+    assert_eq!(left(user.uid), 0);
+    assert!(left(user.uid + 1) >= 3, "objects of another user were removed");
+    remove_ipc_of_user(user.uid + 1).unwrap();
+}
+
 #[tokio::test]
 async fn a_child_of_another_user_gains_no_rights() {
-    let Some(user) = own_user() else { return };
+    let Some(user) = own_user(3) else { return };
     let folder = tempfile::Builder::new()
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .tempdir()
