@@ -211,6 +211,25 @@ async fn the_folder_of_a_session_from_a_store_belongs_to_the_user_of_the_cli() {
     assert!(expected.iter().all(|part| stderr.contains(part)), "{error:?}");
 }
 
+#[tokio::test]
+async fn a_link_that_the_cli_has_made_is_not_followed_to_a_file_of_another_user() {
+    if !is_root() {
+        return;
+    }
+    let config = tempfile::tempdir().unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    fs::write(secret.path(), json!({ "oauthAccount": SECRET }).to_string()).unwrap();
+    fs::write(config.path().join("settings.json"), "{}").unwrap();
+    std::os::unix::fs::symlink(secret.path(), config.path().join(".claude.json")).unwrap();
+    let own = [config.path().to_owned(), config.path().join("settings.json")];
+    own.iter().for_each(|path| std::os::unix::fs::chown(path, Some(NOBODY.uid), Some(NOBODY.gid)).unwrap());
+    let of_user = resuming().await.env("CLAUDE_CONFIG_DIR", config.path().to_str().unwrap());
+    let (session, end, folder) =
+        resumed_folder(of_user.configure(|options| options.user = Some(NOBODY))).await;
+    assert!(folder.join("settings.json").exists() && !folder.join(".claude.json").exists());
+    stop(session, end).await;
+}
+
 // Guards: the CLI takes secrets only by arguments
 #[tokio::test]
 async fn files_of_arguments_belong_to_the_user_of_the_cli() {
