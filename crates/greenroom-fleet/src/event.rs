@@ -90,6 +90,9 @@ pub enum FleetEvent {
     /// A process that an earlier start of the service, or a lost node of this host, has left behind did not end by itself, and was
     /// killed.
     ProcessKilled { name: Name },
+    /// A user of the [pool](crate::FleetBuilder::users) is not lent again before it is clean: what a session has left could not be
+    /// removed, or a process of the user runs that no session has started. The fleet tries again when no other user is free.
+    UserSetAside { uid: u32, why: String },
     /// An actor of the fleet failed and was restarted.
     ActorRestarted { actor: String, why: String },
     /// A request to the backend fails and is repeated.

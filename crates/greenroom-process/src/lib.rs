@@ -75,6 +75,9 @@ mod identity;
 mod mark;
 mod numbers;
 mod process;
+#[cfg(all(test, target_os = "linux"))]
+#[path = "../../../tests/support/root.rs"]
+mod root;
 mod start;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
 mod stat;

@@ -1,7 +1,7 @@
 //! The opening of a fleet: ends what an earlier process has left, and joins.
 //!
 //! ```text
-//!  1 folders      the root is created, and tried
+//!  1 folders      the root is created, and tried, also for the users of the system that CLIs run as
 //!  2 processes    CLIs of an earlier process on this host: awaited, killed after `left_processes`, awaited again
 //!  3 names        those of dead nodes are recovered: running turns go on with their continuation, or end
 //!                 a name whose process cannot be ended is quarantined
@@ -43,9 +43,13 @@ const AT_ONCE: usize = 16;
 /// Opens a fleet.
 ///
 /// # Errors
-/// [`FleetError::Files`] if the root folder cannot be used, [`FleetError::Backend`] if the backend fails.
+/// [`FleetError::Files`] if the root folder cannot be used, [`FleetError::Invalid`] if a user of the pool cannot reach it,
+/// [`FleetError::Backend`] if the backend fails.
 pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     shared.folders.open().await?;
+    if let Some(users) = &shared.users {
+        users.open().await?;
+    }
     let stuck = end_left_processes(shared).await?;
     recover(shared).await?;
     for (name, why) in stuck {

@@ -4,18 +4,12 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 
 use super::*;
+use crate::root::own_users;
 use crate::wait::found_by_thread;
 
-/// A user of this test alone: two for each `nth` of this process.
+/// A user of this test alone. The next number is a user of the test as well.
 fn own_user(nth: u32) -> Option<OsUser> {
-    let uid = 2_000_000_000 + std::process::id() % 10_000_000 * 10 + 2 * nth;
-    if !rustix::process::getuid().is_root() {
-        let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
-        let test = thread.name().unwrap_or_default();
-        writeln!(stderr, "{test}: not run, for only root can start processes of another user").unwrap();
-        return None;
-    }
-    Some(OsUser::new(uid, uid))
+    own_users(nth).map(|users| OsUser::new(users.start, users.start))
 }
 
 /// A process without an environment, which no variable finds.
