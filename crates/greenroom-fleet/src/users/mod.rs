@@ -4,7 +4,7 @@
 //!            take: locked, and the session written into the slip            release
 //!   Free ───────────────────────────────────────────────────────────► Held ─────────► Cleaning ──► Free
 //!    ▲ ▲                                                               │                 │ something of the user is left
-//!    │ │ cleaned                                                       ▼                 ▼
+//!    │ │ cleaned by the next opening, or a take                        ▼                 ▼
 //!    │ └───────────────── Left: the slip still names a session ◄── the service is killed │
 //!    │                                                                                   │
 //!    └──────── cleaned by a later take, when no other user is free ◄── Aside ◄───────────┘
@@ -100,14 +100,31 @@ impl Users {
         Ok(Self { folders, pool, free: Arc::new(Mutex::new(free)) })
     }
 
-    /// Creates the folder of the slips, and finds out whether all users can reach the sessions' folders.
+    /// Creates the folder of the slips, cleans the users that an earlier service held when it was killed, and finds out whether all users
+    /// can reach the sessions' folders.
     ///
     /// # Errors
     /// [`FleetError::Files`] if the folder cannot be created, [`FleetError::Invalid`] if a user cannot pass a folder above it.
     pub(crate) async fn open(&self) -> Result<(), FleetError> {
         let (users, this) =
             (locked(&self.free).iter().map(|free| free.user).collect::<Vec<_>>(), self.clone());
-        blocking(move || slip::create_folder(&this.slips())).await?;
+        let settle = users.clone();
+        blocking(move || {
+            slip::create_folder(&this.slips())?;
+            for OsUser { uid, .. } in settle {
+                let is_left = !matches!(slip::session_of(&this.slips(), uid), Ok(None));
+                if let Some(why) = is_left.then(|| this.settled(uid).err()).flatten() {
+                    // The next session that would get it sets it aside.
+                    tracing::warn!(
+                        uid,
+                        why,
+                        "a user of the pool that an earlier service held could not be cleaned"
+                    );
+                }
+            }
+            Ok(())
+        })
+        .await?;
         let root = self.folders.root().to_owned();
         match blocking(move || Ok(pool::barred(&root, &users))).await? {
             Some(why) => Err(FleetError::Invalid(why)),
@@ -180,15 +197,24 @@ impl Users {
         !matches!(names, Ok(Ok(session)) if session != Some(conversation))
     }
 
+    /// Locks the slip of a user, and cleans the user if a service held it when it was killed. Returns whether it did. `None`: another
+    /// fleet holds the user.
+    fn settled(&self, uid: u32) -> Result<Option<(Slip, bool)>, String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let Some(mut slip) = Slip::take(&self.slips(), uid).map_err(failed)? else { return Ok(None) };
+        let left = slip.session().map_err(failed)?;
+        if let Some(session) = left {
+            self.clean(uid, session)?;
+            slip.empty().map_err(failed)?;
+        }
+        Ok(Some((slip, left.is_some())))
+    }
+
     fn prepare(&self, user: OsUser, conversation: Uuid) -> Taken {
         let prepared = || -> Result<Option<HeldUser>, String> {
             let failed = |error: std::io::Error| error.to_string();
-            let Some(mut slip) = Slip::take(&self.slips(), user.uid).map_err(failed)? else {
-                return Ok(None);
-            };
-            if let Some(left) = slip.session().map_err(failed)? {
-                self.clean(user.uid, left)?;
-            } else if !processes_of_user(user.uid).map_err(failed)?.is_empty() {
+            let Some((mut slip, was_left)) = self.settled(user.uid)? else { return Ok(None) };
+            if !was_left && !processes_of_user(user.uid).map_err(failed)?.is_empty() {
                 return Err("a process of the user runs that no session has started: give the fleet users that nobody else uses".into());
             }
             let since = slip.write(conversation).map_err(failed)?;

@@ -111,7 +111,7 @@ async fn what_a_user_has_left_is_removed_before_the_next_session_gets_it() {
 
 // Guards: users-apart
 #[tokio::test]
-async fn after_a_crash_a_user_is_cleaned_before_it_is_lent_again() {
+async fn after_a_crash_a_user_is_cleaned_when_the_next_service_opens() {
     let Some(stage) = Stage::new(12).await else { return };
     let users = stage.users().await;
     let a = record("a");
@@ -120,9 +120,22 @@ async fn after_a_crash_a_user_is_cleaned_before_it_is_lent_again() {
     assert_eq!(mode(&folder), 0o710);
     let mut left = process(uid);
     drop((held, users));
+    stage.users().await;
+    assert!(is_killed(&mut left), "a process of the session before goes on");
+    assert_eq!(mode(&folder), 0o700, "the folder of the session before is open");
+}
 
-    let users = stage.users().await;
-    let both = [take(&users, Uuid::new_v4()).await.unwrap(), take(&users, Uuid::new_v4()).await.unwrap()];
+// Guards: users-apart
+#[tokio::test]
+async fn after_the_crash_of_another_service_on_the_folder_a_user_is_cleaned_before_it_is_lent_again() {
+    let Some(stage) = Stage::new(17).await else { return };
+    let (old, new) = (stage.users().await, stage.users().await);
+    let a = record("a");
+    let held = take(&old, a.conversation).await.unwrap();
+    let (folder, uid) = (stage.open(&a, &held).await, held.user().uid);
+    let mut left = process(uid);
+    drop((held, old));
+    let both = [take(&new, Uuid::new_v4()).await.unwrap(), take(&new, Uuid::new_v4()).await.unwrap()];
     assert!(both.iter().any(|held| held.user().uid == uid));
     assert!(is_killed(&mut left), "a process of the session before goes on");
     assert_eq!(mode(&folder), 0o700, "the folder of the session before is open");
