@@ -10,7 +10,8 @@ pub(crate) fn own_users(nth: u32) -> Option<Range<u32>> {
         let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
         let test = thread.name().unwrap_or_default();
         // Not with `eprintln!`, which is not shown for a test that passes.
-        writeln!(stderr, "{test}: not run, for only root can run processes as other users").unwrap();
+        // An error: nobody reads the note.
+        writeln!(stderr, "{test}: not run, for only root can run processes as other users").ok();
         return None;
     }
     // A process has at most 20 such tests, and its id is below 2^22.

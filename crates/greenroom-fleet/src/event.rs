@@ -31,6 +31,7 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 /// | a question | asked, decided | `Asked`, `Decided` |
 /// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
 /// | another node | this node has declared it dead | `NodeLost` |
+/// | a user of the pool | it cannot be cleaned, and is not lent | `UserSetAside` |
 ///
 /// Transitions of prompts, questions and quarantines come in the order in which the backend has made them. The process whose
 /// request made a transition emits it, once.

@@ -92,9 +92,12 @@ pub fn remove_ipc_of_user(uid: u32) -> io::Result<()> {
     Ok(())
 }
 
+#[cfg(target_os = "linux")]
+type Remove = fn(libc::c_int) -> libc::c_int;
+
 /// The lists of the system, each with the call that removes an object.
 #[cfg(target_os = "linux")]
-const IPC: [(&str, fn(libc::c_int) -> libc::c_int); 3] = [
+const IPC: [(&str, Remove); 3] = [
     // SAFETY: the command `IPC_RMID` takes no pointer: the call only looks at the number, which need not be that of an object.
     ("shm", |id| unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }),
     // SAFETY: as above.

@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use greenroom::options::OsUser;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, chownat, fstat, openat, statat};
+use rustix::fs::{AtFlags, Dev, Dir, FileType, Mode, OFlags, Stat, chownat, fstat, openat, statat};
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use uuid::Uuid;
 
@@ -105,13 +105,8 @@ fn give(top: &Path, owner: &NewOwner) -> io::Result<u64> {
         rustix::fs::open(top, flags, Mode::empty())?
     };
     let found = fstat(&folder)?;
-    let mut giving = Giving {
-        owner,
-        before: found.st_uid,
-        device: u64::from(found.st_dev),
-        service: geteuid().as_raw(),
-        left: 0,
-    };
+    let mut giving =
+        Giving { owner, before: found.st_uid, device: found.st_dev, service: geteuid().as_raw(), left: 0 };
     giving.below(&folder, 0)?;
     // Last: a giving that is cut off finds the same owner again.
     let folder = File::from(folder);
@@ -125,7 +120,7 @@ struct Giving<'a> {
     /// The owner of the top folder.
     before: u32,
     /// What is mounted below the folder stays as it is.
-    device: u64,
+    device: Dev,
     service: u32,
     left: u64,
 }
@@ -162,7 +157,7 @@ impl Giving<'_> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let inner = openat(folder, name, flags, Mode::empty())?;
             let found = fstat(&inner)?;
-            if u64::from(found.st_dev) != self.device {
+            if found.st_dev != self.device {
                 self.left += 1;
                 continue;
             }
