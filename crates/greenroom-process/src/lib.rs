@@ -53,7 +53,7 @@
 // - `contain/`: finds every descendant by a control group (`cgroup.rs`) and the mark; `containment.rs` combines the two
 // - `contain/ending.rs`: stops and kills the processes that have a mark or another variable, or are of a user
 // - `variable.rs`: finds and kills processes by a variable of their environment, for the application
-// - `user.rs`: the processes of a user of the system and what they leave in memory, for the application
+// - `contain/user.rs`: the processes of a user of the system and what they leave in memory, for the application
 // - `contain/sweep.rs`: kills the descendants that have left the process group
 // - `guardian/`: one process for each host that outlives the host and ends what it leaves behind
 // - `identity.rs`: the identity of a child's process, for a host that comes after this one
@@ -85,7 +85,6 @@ mod stderr;
 #[cfg(test)]
 mod tests;
 mod types;
-mod user;
 mod variable;
 #[cfg(test)]
 #[path = "../../../tests/support/wait.rs"]
@@ -94,11 +93,11 @@ mod wait;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use command::{Command, StderrSink};
+pub use contain::user::{kill_processes_of_user, processes_of_user, remove_ipc_of_user};
 pub use error::{Error, ErrorKind, Result};
 pub use identity::ProcessIdentity;
 pub use process::{Child, Process, spawn};
 pub use types::{ContainedBy, Containment, Exit, Leftover, OsUser};
-pub use user::{kill_processes_of_user, processes_of_user, remove_ipc_of_user};
 pub use variable::{kill_processes_with, processes_with};
 
 #[cfg(not(unix))]

@@ -4,10 +4,6 @@ use std::io;
 
 use super::environment::{Facts, Patience, Since, each};
 
-/// Most rounds in which processes are killed.
-#[cfg(target_os = "linux")]
-pub(crate) const ROUNDS: u32 = 64;
-
 /// The processes on this machine, besides this process, whose environment has the variable with `value` as one of its
 /// values, in rising order. Commas separate the values of a variable, so a value must not have one. Zombies do not count.
 ///
@@ -69,7 +65,7 @@ pub fn kill_processes_with(variable: &str, value: &str) -> io::Result<()> {
     return super::contain::ending::kill_all(
         Facts::Environment,
         |environment| has(environment, variable, value).then_some(0),
-        ROUNDS,
+        super::contain::ending::ROUNDS,
         Patience::default(),
         || true,
     );

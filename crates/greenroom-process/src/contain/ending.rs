@@ -23,6 +23,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use crate::environment::{self, Facts, Patience, Since};
 use crate::identity::started;
 
+/// Most rounds for an application that kills processes.
+#[cfg(target_os = "linux")]
+pub(crate) const ROUNDS: u32 = 64;
+
 /// Most searches of one round. A process that was found in the last search is killed without a search after it.
 const SEARCHES: u32 = 16;
 

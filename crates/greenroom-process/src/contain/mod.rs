@@ -1,4 +1,4 @@
-//! Finds and ends everything that a child has started, by a control group and a [`mark`](crate::mark).
+//! Finds and ends everything that a child has started, by a control group and a [`mark`](crate::mark), and what a user of the system runs.
 
 pub(super) mod cgroup;
 pub(super) mod containment;
@@ -6,3 +6,4 @@ pub(super) mod containment;
 pub(super) mod ending;
 #[cfg(target_os = "linux")]
 pub(super) mod sweep;
+pub(super) mod user;

@@ -2,14 +2,12 @@
 
 use std::io;
 
-use super::environment::{Facts, Patience, Since, each};
-#[cfg(target_os = "linux")]
-use super::variable::ROUNDS;
+use crate::environment::{Facts, Patience, Since, each};
 
 /// The processes on this machine, besides this process, that run as a user: with this id as their real, effective, saved or
 /// file system user id. In rising order. Zombies do not count.
 ///
-/// Blocks the calling thread for milliseconds, as [`processes_with`](super::processes_with) does. Finds nothing on any other system
+/// Blocks the calling thread for milliseconds, as [`processes_with`](crate::processes_with) does. Finds nothing on any other system
 /// than Linux, nor processes that a mount of `/proc` with `hidepid` hides from this one.
 ///
 /// # Errors
@@ -34,7 +32,7 @@ pub fn processes_of_user(uid: u32) -> io::Result<Vec<u32>> {
 }
 
 /// Kills the processes that [`processes_of_user`] finds, and those that they start meanwhile, as
-/// [`kill_processes_with`](super::kill_processes_with) does. The user must be one that nobody else uses.
+/// [`kill_processes_with`](crate::kill_processes_with) does. The user must be one that nobody else uses.
 ///
 /// Blocks the calling thread until two searches in a row have found none, so use `spawn_blocking` in asynchronous code.
 ///
@@ -56,10 +54,10 @@ pub fn kill_processes_of_user(uid: u32) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     #[cfg(target_os = "linux")]
-    return super::contain::ending::kill_all(
+    return super::ending::kill_all(
         Facts::Status,
         |status| is_of(status, uid).then_some(0),
-        ROUNDS,
+        super::ending::ROUNDS,
         Patience::default(),
         || true,
     );
@@ -72,6 +70,7 @@ pub fn kill_processes_of_user(uid: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// One cannot be removed, or the system's lists cannot be read.
+#[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
 pub fn remove_ipc_of_user(uid: u32) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     for (list, remove) in IPC {
@@ -87,8 +86,6 @@ pub fn remove_ipc_of_user(uid: u32) -> io::Result<()> {
             }
         }
     }
-    #[cfg(not(target_os = "linux"))]
-    let _: u32 = uid;
     Ok(())
 }
 
