@@ -134,7 +134,8 @@ impl FleetBuilder {
     ///
     /// The fleet sets [`Options::user`](greenroom::Options::user), and `HOME` and `TMPDIR` to folders of the session unless the profile
     /// does. A profile that sets `user` is a failed activation. All users must be able to run the CLI and to reach the
-    /// [folder](FleetBuilder::folder) of the sessions. Folders elsewhere that a profile sets are not given to them.
+    /// [folder](FleetBuilder::folder) of the sessions. What a profile creates in the session's own folders becomes the user's; folders
+    /// elsewhere do not.
     ///
     /// The pool has at least [`FleetLimits::live`] users. Services on one machine may share a pool only if they share the folder, such
     /// as the versions of a service during a deploy. A pool that serves two versions at once has twice as many users.
