@@ -4,13 +4,13 @@
 #![allow(clippy::disallowed_methods, reason = "the test runs itself once more, under another umask")]
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use crate::common::*;
+use crate::root::own_users;
 use crate::wait::found;
 use greenroom::options::{Delivery, EnvPolicy, ExternalServer, OsUser};
 use greenroom::sessions::TranscriptEntry;
@@ -52,13 +52,7 @@ fn me() -> u32 {
 
 /// Says why a test was not run.
 fn is_root() -> bool {
-    let root = me() == 0;
-    if !root {
-        let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
-        let test = thread.name().unwrap_or_default();
-        writeln!(stderr, "{test}: not run, for only root can give files to another user").unwrap();
-    }
-    root
+    own_users(0).is_some()
 }
 
 fn with_secrets() -> SessionBuilder {
