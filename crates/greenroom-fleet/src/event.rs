@@ -31,6 +31,7 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 /// | a question | asked, decided | `Asked`, `Decided` |
 /// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
 /// | another node | this node has declared it dead | `NodeLost` |
+/// | a user of the pool | it cannot be cleaned, and is not lent | `UserSetAside` |
 ///
 /// Transitions of prompts, questions and quarantines come in the order in which the backend has made them. The process whose
 /// request made a transition emits it, once.
@@ -90,6 +91,9 @@ pub enum FleetEvent {
     /// A process that an earlier start of the service, or a lost node of this host, has left behind did not end by itself, and was
     /// killed.
     ProcessKilled { name: Name },
+    /// A user of the [pool](crate::FleetBuilder::users) is not lent again before it is clean: what a session has left could not be
+    /// removed, or a process of the user runs that no session has started. The fleet tries again when no other user is free.
+    UserSetAside { uid: u32, why: String },
     /// An actor of the fleet failed and was restarted.
     ActorRestarted { actor: String, why: String },
     /// A request to the backend fails and is repeated.

@@ -44,6 +44,7 @@
 //! | watch the fleet, over all tenants | [`Fleet::operator`], [`Operator::events`], [`Operator::snapshot`] |
 //! | end the fleet | [`Fleet::drain`] |
 //! | look after a fleet from another program | [`admin`] |
+//! | run each session's CLI as a user of the system of its own | [`FleetBuilder::users`], [`UserPool`] |
 //! | keep everything in a file, or in a database of your own | [`backend`] |
 //! | let sessions move between hosts with their memory | [`FleetBuilder::transcripts`], on by default where services share a backend |
 //!
@@ -84,10 +85,14 @@ mod record;
 mod registry;
 mod request;
 #[cfg(test)]
+#[path = "../../../tests/support/root.rs"]
+mod root;
+#[cfg(test)]
 mod stage;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod transcripts;
+mod users;
 #[cfg(test)]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;
@@ -124,6 +129,7 @@ pub use request::{
     StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
+pub use users::UserPool;
 
 /// The programs of the README and of the guide are doc tests.
 #[cfg(all(doctest, feature = "testkit"))]

@@ -1,4 +1,4 @@
-//! The holdings of a name (slot, ownership, session) are kept outside of its actor: an actor that fails leaves them to be given back.
+//! The holdings of a name (slot, ownership, session, user of the system) are kept outside of its actor: an actor that fails leaves them to be given back.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -11,6 +11,7 @@ use super::name::steps::losses::{Loss, Losses};
 use crate::id::{AttemptId, Name, PromptId};
 use crate::lock::locked;
 use crate::request::Ownership;
+use crate::users::HeldUser;
 
 /// A name that is not passive.
 pub(crate) struct NameCell {
@@ -47,7 +48,7 @@ impl StageKind {
     }
 }
 
-/// The slot, the ownership and the session of a name.
+/// The slot, the ownership, the session and the user of a name.
 #[derive(Default)]
 pub(crate) struct Holdings {
     /// The actor was woken, and has not looked at its queue since.
@@ -58,6 +59,8 @@ pub(crate) struct Holdings {
     pub(crate) claim: Option<AttemptId>,
     pub(crate) owner: Option<Ownership>,
     pub(crate) session: Option<Session>,
+    /// The user of the system that the session's CLI runs as, if the fleet has a pool of users.
+    pub(crate) user: Option<HeldUser>,
     /// The prompt of the running turn.
     pub(crate) running: Option<PromptId>,
     /// The stage of the name's actor, and its beginning, for snapshots. `None`: the actor has just started.

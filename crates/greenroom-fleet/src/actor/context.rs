@@ -27,6 +27,7 @@ use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;
 use crate::request::{Change, Reserve};
+use crate::users::Users;
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -72,6 +73,8 @@ pub(crate) struct FleetShared {
     pub(crate) authoriser: Option<Arc<dyn Authoriser>>,
     pub(crate) profiles: HashMap<String, Profile>,
     pub(crate) folders: Folders,
+    /// The users of the system that the CLIs run as. `None`: the user of this process.
+    pub(crate) users: Option<Users>,
     pub(crate) node: NodeId,
     /// The name of the host.
     pub(crate) host: String,

@@ -25,6 +25,7 @@ use crate::id::{NodeId, Tenant};
 use crate::limits::{FleetLimits, Quota};
 use crate::opening;
 use crate::profile::{ActivationContext, Placement, Profile, TranscriptsIn};
+use crate::users::{UserPool, Users};
 
 /// The number of events that a slow reader may be behind.
 const EVENTS: usize = 1024;
@@ -38,6 +39,7 @@ pub struct FleetBuilder {
     authoriser: Option<Arc<dyn Authoriser>>,
     profiles: HashMap<String, Profile>,
     folder: Option<PathBuf>,
+    users: Option<UserPool>,
     host: Option<String>,
     placement: Placement,
     transcripts: Option<TranscriptsIn>,
@@ -57,6 +59,7 @@ impl Fleet {
             authoriser: None,
             profiles: HashMap::new(),
             folder: None,
+            users: None,
             host: None,
             placement: Placement::default(),
             transcripts: None,
@@ -134,6 +137,41 @@ impl FleetBuilder {
         self
     }
 
+    /// Has the CLI of each live session run as a user of the system of its own. Default: all run as the user of this process, and
+    /// can read and change each other's files. Needs root, and Linux.
+    ///
+    /// No two sessions have a user at the same time. When a session ends, its folder is closed, all processes of the user are killed,
+    /// and its files in `/tmp` and the like are removed before another session gets the user. The files of a session go with it to its next
+    /// user. A user that cannot be cleaned is [set aside](FleetEvent::UserSetAside).
+    ///
+    /// The fleet sets [`Options::user`](greenroom::Options::user), and `HOME` and `TMPDIR` to folders of the session unless the profile
+    /// does. A profile that sets `user` is a failed activation. All users must be able to run the CLI and to reach the
+    /// [folder](FleetBuilder::folder) of the sessions. What a profile creates in the session's own folders becomes the user's; folders
+    /// elsewhere do not.
+    ///
+    /// The pool has at least [`FleetLimits::live`] users. Services on one machine may share a pool only if they share the folder, such
+    /// as the versions of a service during a deploy. A pool that serves two versions at once has twice as many users.
+    ///
+    /// ```no_run
+    /// use greenroom_fleet::{Fleet, UserPool};
+    ///
+    /// # async fn start() -> Result<(), greenroom_fleet::FleetError> {
+    /// let fleet = Fleet::builder()
+    ///     .configure(|limits| limits.live = 40)
+    ///     .folder("/var/lib/shop/sessions")
+    ///     .users(UserPool::ids(60_000..60_080))
+    ///     .start()
+    ///     .await?;
+    /// # drop(fleet);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn users(mut self, pool: UserPool) -> Self {
+        self.users = Some(pool);
+        self
+    }
+
     /// Sets the name of this host, stable over restarts. Default: `local`; a fleet on a backend that other services
     /// [share](Backend::is_shared) has to set it.
     ///
@@ -202,7 +240,7 @@ impl FleetBuilder {
     ///
     /// # Errors
     /// [`FleetError::Invalid`] for limits that cannot work, and on a shared backend without a guardian program or a host's name, or for
-    /// [`TranscriptsIn::Folder`] with [`Placement::Anywhere`];
+    /// [`TranscriptsIn::Folder`] with [`Placement::Anywhere`], and for [users](FleetBuilder::users) without root, or with too few of them;
     /// [`FleetError::Session`] if the guardian does not answer; [`FleetError::Files`] if the folder cannot be used;
     /// [`FleetError::Backend`].
     pub async fn start(self) -> Result<Fleet, FleetError> {
@@ -254,6 +292,12 @@ impl FleetBuilder {
         let watchdog =
             (self.watchdog && is_shared).then(|| fence::watchdog(self.limits.lease)).transpose()?;
         let fence = Fence::new(self.limits.lease, watchdog);
+        let mut folders = Folders::at(folder, transcripts == TranscriptsIn::Backend);
+        let mut users = None;
+        if let Some(pool) = &self.users {
+            folders = folders.for_users();
+            users = Some(Users::new(pool, self.limits.live, folders.clone())?);
+        }
         Ok(FleetShared {
             transitions: backend.transitions().into(),
             hub: Hub::of(&backend),
@@ -267,7 +311,8 @@ impl FleetBuilder {
             default_quota: self.default_quota,
             authoriser: self.authoriser,
             profiles: self.profiles,
-            folders: Folders::at(folder, transcripts == TranscriptsIn::Backend),
+            folders,
+            users,
             node: NodeId::new(),
             host: self.host.unwrap_or_else(|| "local".to_owned()),
             placement: self.placement,

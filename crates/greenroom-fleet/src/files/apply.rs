@@ -1,5 +1,8 @@
-//! Gives a session that a profile has built its folders and its conversation.
+//! Gives a session that a profile has built its folders, its conversation and its user of the system.
 
+use std::path::Path;
+
+use greenroom::options::OsUser;
 use greenroom::sessions::LocalSessions;
 use greenroom::{Options, SessionBuilder};
 
@@ -12,19 +15,25 @@ const CONFIG: &str = "CLAUDE_CONFIG_DIR";
 
 impl Folders {
     /// Sets the working directory, the configuration folder and the conversation of a session. The first two stay as they are
-    /// if the profile has set them.
+    /// if the profile has set them. With a `user`, also the user, and `HOME` and `TMPDIR` unless the profile has set them.
     ///
     /// # Errors
-    /// [`FleetError::Invalid`] if the profile chooses the conversation; [`FleetError::Files`] if `name.json` cannot be written.
+    /// [`FleetError::Invalid`] if the profile chooses the conversation, or a user in place of this one; [`FleetError::Files`] if `name.json` cannot be written.
     pub(crate) async fn apply(
         &self,
         builder: SessionBuilder,
         activation: &ActivationContext,
+        user: Option<OsUser>,
     ) -> Result<SessionBuilder, FleetError> {
         let mut elsewhere = Ok(NameFile::default());
         let builder = builder.configure(|options| elsewhere = set(options, activation));
-        let NameFile { config_folders, lock_folders, .. } = elsewhere?;
         let folder = self.folder(activation.conversation);
+        let mut with_user = Ok(());
+        let builder = builder.configure(|options| {
+            with_user = user.map_or(Ok(()), |user| run_as(options, user, &folder, activation));
+        });
+        with_user?;
+        let NameFile { config_folders, lock_folders, .. } = elsewhere?;
         blocking(move || {
             NameFile::change(&folder, |file| {
                 file.config_folders.extend(config_folders);
@@ -34,6 +43,28 @@ impl Folders {
         .await?;
         Ok(builder)
     }
+}
+
+/// Has the CLI run as a user of the pool, with a home that belongs to it.
+fn run_as(
+    options: &mut Options,
+    user: OsUser,
+    folder: &Path,
+    activation: &ActivationContext,
+) -> Result<(), FleetError> {
+    if options.user.is_some() {
+        return Err(FleetError::Invalid(format!(
+            "the profile of the session '{}' sets the option `user`, and the fleet has a pool of users, from which each session gets \
+             its own: leave the option or `FleetBuilder::users` out",
+            activation.name.to_string().escape_debug(),
+        )));
+    }
+    options.user = Some(user);
+    for (variable, name) in [("HOME", "home"), ("TMPDIR", "tmp")] {
+        let path = || folder.join(name).to_string_lossy().into_owned();
+        options.env.entry(variable.to_owned()).or_insert_with(path);
+    }
+    Ok(())
 }
 
 /// Sets the options. Returns the folders of the profile in which the session will have files.
@@ -61,7 +92,7 @@ fn set(options: &mut Options, activation: &ActivationContext) -> Result<NameFile
     Ok(elsewhere)
 }
 
-fn absolute(path: &std::path::Path) -> std::path::PathBuf {
+fn absolute(path: &Path) -> std::path::PathBuf {
     // An error: the working directory of this process is gone.
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!  1 folders      the root is created, and tried
 //!  2 processes    CLIs of an earlier process on this host: awaited, killed after `left_processes`, awaited again
+//!                 with a pool of users of the system: those that such a process held are cleaned, and whatever they run is killed
 //!  3 names        those of dead nodes are recovered: running turns go on with their continuation, or end
 //!                 a name whose process cannot be ended is quarantined
 //!                 where other nodes use the backend, too: one batch; the keepers go on with the rest
@@ -43,10 +44,14 @@ const AT_ONCE: usize = 16;
 /// Opens a fleet.
 ///
 /// # Errors
-/// [`FleetError::Files`] if the root folder cannot be used, [`FleetError::Backend`] if the backend fails.
+/// [`FleetError::Files`] if the root folder cannot be used, [`FleetError::Invalid`] if a user of the pool cannot reach it,
+/// [`FleetError::Backend`] if the backend fails.
 pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
     shared.folders.open().await?;
     let stuck = end_left_processes(shared).await?;
+    if let Some(users) = &shared.users {
+        users.open().await?;
+    }
     recover(shared).await?;
     for (name, why) in stuck {
         // Another node may own the session, and a name that is being deleted stays so.

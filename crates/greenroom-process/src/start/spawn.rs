@@ -103,7 +103,7 @@ fn fork(
     if watchdog.is_some() && !is_guarded {
         return Err(io::Error::other(UNGUARDED.0));
     }
-    die_with_parent(&mut child, is_guarded);
+    prepare(&mut child, is_guarded, command.user.is_some());
     exec::without_shell(&mut child, command.inherit_env)?;
     let mut child = child.spawn()?;
     let pid = Pid::from_child(&child);
@@ -146,7 +146,7 @@ fn child_of(command: &Command) -> StdCommand {
         child.current_dir(cwd);
     }
     if let Some(user) = command.user {
-        // Runs before `die_with_parent` in the child: changing the user clears the parent-death signal.
+        // Runs before `prepare` in the child: changing the user clears the parent-death signal.
         child.uid(user.uid).gid(user.gid);
     }
     child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -154,19 +154,24 @@ fn child_of(command: &Command) -> StdCommand {
 }
 
 /// Sets the parent-death signal of the child, which fires when the thread that spawns the child ends: SIGTERM if a
-/// guardian runs that kills the child later, so that the child can end its commands first; else SIGKILL.
+/// guardian runs that kills the child later, so that the child can end its commands first; else SIGKILL. On Linux, a child that
+/// runs as another user gains no rights any more.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
-fn die_with_parent(command: &mut StdCommand, guarded: bool) {
+fn prepare(command: &mut StdCommand, guarded: bool, as_user: bool) {
     use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
     let parent = getpid();
     let signal = if guarded { Signal::TERM } else { Signal::KILL };
     let ask = move || {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if as_user {
+            rustix::thread::set_no_new_privs(true)?;
+        }
         set_parent_process_death_signal(Some(signal))?;
         // The signal does not fire for a parent that died before this call.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
-    // SAFETY: only async-signal-safe code may run between fork and exec. The closure makes two plain system calls and
+    // SAFETY: only async-signal-safe code may run between fork and exec. The closure makes three plain system calls and
     // builds an error from a number; it allocates nothing and takes no lock. Only the child itself can set the signal.
     unsafe {
         command.pre_exec(ask);
@@ -175,7 +180,7 @@ fn die_with_parent(command: &mut StdCommand, guarded: bool) {
 
 /// Other systems have no parent-death signal.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
-fn die_with_parent(_: &mut StdCommand, _: bool) {}
+fn prepare(_: &mut StdCommand, _: bool, _: bool) {}
 
 /// Finds the cause of a failed start: the system has one error code for many (a missing directory, program or
 /// interpreter).

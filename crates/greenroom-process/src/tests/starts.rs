@@ -3,7 +3,7 @@
 use super::*;
 use crate::start::{spawn, spawner};
 
-async fn printed(launch: Command) -> Vec<String> {
+pub(super) async fn printed(launch: Command) -> Vec<String> {
     let mut connection = open(launch).await;
     to_the_end(&mut connection.stdout).await.lines().map(str::to_owned).collect()
 }

@@ -8,6 +8,7 @@ pub(super) mod look;
 pub(crate) mod losses;
 mod memory;
 pub(super) mod turn;
+mod user;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -200,19 +201,25 @@ async fn start(
         // Another node may have the profile, for instance while a new version of a service takes over.
         return Err(NotStarted::by(shared.has_peers(), &no_profile(&record.profile)));
     };
+    // Before the folders: what the service creates from now on is given to the user.
+    let new_owner = user::take(shared, cell, record.conversation).await?;
     let folders = of_files(&shared.folders, shared.folders.create(record).await).await?;
     let cx = ActivationContext {
         name: cell.name.clone(),
         conversation: record.conversation,
         term: record.term,
-        working_directory: folders.work,
-        config_directory: folders.config,
+        working_directory: folders.work.clone(),
+        config_directory: folders.config.clone(),
     };
     // The application's code: a panic in it is a failed activation, and no failed actor.
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
         .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;
     let builder = memory::attach(shared, cell, builder, &cx, owner).map_err(|error| error.to_string())?;
-    let builder = of_files(&shared.folders, shared.folders.apply(builder, &cx).await).await?;
+    let user = new_owner.as_ref().map(|owner| owner.user);
+    let builder = of_files(&shared.folders, shared.folders.apply(builder, &cx, user).await).await?;
+    if let Some(new_owner) = new_owner {
+        of_files(&shared.folders, shared.folders.open_to(&folders, new_owner).await).await?;
+    }
     let mut builder = process::mark(asker::attach(shared, cell, builder, owner), claim);
     if let Some(watchdog) = &shared.fence.watchdog {
         builder = builder.watchdog(watchdog);
@@ -250,7 +257,7 @@ fn refused_as_quarantined(shared: &FleetShared, why: &str) -> NotUp {
 
 /// Ends the session of a failed activation, counts the failure, and gives the name back.
 async fn failed_by_session(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> NotUp {
-    end_session(cell).await;
+    end_session(shared, cell).await;
     tell_failed(shared, cell, &why);
     let given_back = give_back_failed(shared, owner, why.clone(), shared.limits.failures).await;
     if given_back.is_ok() {
@@ -266,7 +273,7 @@ async fn failed_by_session(shared: &FleetShared, cell: &NameCell, owner: Ownersh
 
 /// Gives back what a name holds, but its slot: ends the session, then releases the name, or writes nothing if the name is fenced.
 pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
-    end_session(cell).await;
+    end_session(shared, cell).await;
     let loss = cell.loss().await.filter(|loss| !loss.is_after_kill);
     let Some(owner) = cell.holdings().owner.clone() else { return };
     if shared.is_fenced(cell) {
@@ -297,9 +304,17 @@ async fn give_back_failed(
     repeat_owned(shared, || shared.backend.activation_failed(failed.clone())).await
 }
 
-/// Ends the session, and returns when its process group is gone.
-async fn end_session(cell: &NameCell) {
-    let Some(session) = cell.holdings().session.clone() else { return };
+/// Ends the session, and returns when its process group is gone and its user of the system is clean.
+async fn end_session(shared: &FleetShared, cell: &NameCell) {
+    let session = cell.holdings().session.clone();
+    if let Some(session) = session {
+        end(cell, &session).await;
+        cell.holdings().session = None;
+    }
+    user::release(shared, cell).await;
+}
+
+async fn end(cell: &NameCell, session: &Session) {
     let kill = cell.kill();
     tokio::select! {
         biased;
@@ -312,5 +327,4 @@ async fn end_session(cell: &NameCell) {
     }
     // Also after a stop that the kill has cut short.
     session.wait().await;
-    cell.holdings().session = None;
 }
