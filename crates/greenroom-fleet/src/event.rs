@@ -8,6 +8,7 @@ use tokio::sync::broadcast::{
 use tokio_util::sync::CancellationToken;
 
 use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
+use crate::record::{Cause, QuarantineKind};
 
 /// A transition in a fleet.
 ///
@@ -30,6 +31,7 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 /// | | marked as being deleted, and removed | `Deleting`, `Deleted` |
 /// | a question | asked, decided | `Asked`, `Decided` |
 /// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
+/// | | a cause keeps sessions from starting, and does so no more | `Degraded`, `Mended` |
 /// | another node | this node has declared it dead | `NodeLost` |
 ///
 /// Transitions of prompts, questions and quarantines come in the order in which the backend has made them. The process whose
@@ -49,14 +51,14 @@ pub enum FleetEvent {
     Activating { name: Name, tenant: String, term: Term },
     /// The session has started.
     Activated { name: Name, tenant: String, term: Term, resumed: bool },
-    /// The session could not be started.
-    ActivationFailed { name: Name, tenant: String, why: String },
+    /// The session could not be started. With a cause the failure is not the session's, and counts for no quarantine.
+    ActivationFailed { name: Name, tenant: String, why: String, cause: Option<Cause> },
     /// The session ended by a failure or could not be started. Its next activation waits for this time, in milliseconds.
     BackingOff { name: Name, tenant: String, millis: u64 },
     /// The name cannot be activated here: another node has claimed it first.
     Elsewhere { name: Name, tenant: String, node: NodeId },
     /// The name is not activated, and takes no new prompts, until `unquarantine` is called.
-    Quarantined { name: Name, tenant: String, why: String },
+    Quarantined { name: Name, tenant: String, kind: QuarantineKind, why: String },
     /// The name may be activated again.
     Unquarantined { name: Name, tenant: String },
     /// A CLI begins with a prompt.
@@ -92,6 +94,11 @@ pub enum FleetEvent {
     ProcessKilled { name: Name },
     /// An actor of the fleet failed and was restarted.
     ActorRestarted { actor: String, why: String },
+    /// The cause keeps sessions of this node from starting: those of the profile and of the tenant, if they are given. One session at a
+    /// time tries again, and the others wait, or run on another node. Emitted once until `Mended`.
+    Degraded { cause: Cause, profile: Option<String>, tenant: Option<String>, why: String },
+    /// A session has run again, so the others that the cause has held back start.
+    Mended { cause: Cause, profile: Option<String>, tenant: Option<String> },
     /// A request to the backend fails and is repeated.
     BackendUnavailable { why: String },
     /// The backend made transitions faster than the fleet could emit them: so many events are missing.

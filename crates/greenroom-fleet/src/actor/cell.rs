@@ -55,6 +55,8 @@ pub(crate) struct Holdings {
     /// The slot of this admission.
     pub(crate) slot: bool,
     pub(crate) tenant: String,
+    /// The profile of the name, once its record was read.
+    pub(crate) profile: Option<String>,
     /// The claim that is under way, or that has made this node the owner.
     pub(crate) claim: Option<AttemptId>,
     pub(crate) owner: Option<Ownership>,
@@ -82,6 +84,12 @@ impl NameCell {
     /// The holdings, locked. Drop the guard before an `await`.
     pub(crate) fn holdings(&self) -> MutexGuard<'_, Holdings> {
         locked(&self.holdings)
+    }
+
+    /// The profile and the tenant of a name whose record was read.
+    pub(crate) fn profile_and_tenant(&self) -> (String, String) {
+        let holdings = self.holdings();
+        (holdings.profile.clone().unwrap_or_default(), holdings.tenant.clone())
     }
 
     /// Cancel this to end the session of the current activation at once.

@@ -40,6 +40,7 @@ use uuid::Uuid;
 
 use crate::error::FilesError;
 use crate::record::NameRecord;
+pub(crate) use apply::check_conversation;
 use name_file::NameFile;
 use remove::{check_folder, remove_tree};
 
@@ -92,8 +93,7 @@ impl Folders {
         let (folders, name) = (self.clone(), name.clone());
         blocking(move || {
             let (folder, term) = (folders.folder(name.conversation), name.term.0);
-            let config = if folders.by_term { format!("{CONFIG_OF}{term}") } else { "config".to_owned() };
-            let own = NameFolders { work: folder.join("work"), config: folder.join(config) };
+            let own = folders.of(name.conversation, term);
             for path in [&folders.root, &folder, &own.work, &own.config] {
                 // The root may be a link, which the operator has made.
                 own_folder(path, *path == folders.root)?;
@@ -106,6 +106,13 @@ impl Folders {
             Ok(own)
         })
         .await
+    }
+
+    /// The folders of a conversation, which need not exist.
+    pub(crate) fn of(&self, conversation: Uuid, term: u64) -> NameFolders {
+        let folder = self.folder(conversation);
+        let config = if self.by_term { format!("{CONFIG_OF}{term}") } else { "config".to_owned() };
+        NameFolders { work: folder.join("work"), config: folder.join(config) }
     }
 
     fn folder(&self, conversation: Uuid) -> PathBuf {

@@ -33,6 +33,7 @@ fn record(name: &str) -> NameRecord {
         failures: Vec::new(),
         losses: 0,
         quarantine: None,
+        last_failure: None,
     }
 }
 

@@ -42,7 +42,9 @@ pub(super) async fn read_queue(
 ) -> Result<(Option<NameRecord>, Option<PromptRecord>), NotDone> {
     let record = repeat(shared, || shared.backend.name_record(cell.name.clone())).await?;
     if let Some(found) = &record {
-        cell.holdings().tenant.clone_from(&found.tenant);
+        let mut holdings = cell.holdings();
+        holdings.tenant.clone_from(&found.tenant);
+        holdings.profile = Some(found.profile.clone());
     }
     let Some(found) = record.as_ref().filter(|found| found.queued > 0) else { return Ok((record, None)) };
     let elsewhere = shared.lost.run_until_cancelled(shared.owner_elsewhere(&found.state)).await;
