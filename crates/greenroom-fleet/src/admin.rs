@@ -35,7 +35,7 @@ use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
 use crate::id::{Name, NodeId, PromptId, Tenant, Term, Timestamp};
 use crate::pages::all_nodes;
-use crate::record::{NameRecord, NodeRecord, ProcessRecord};
+use crate::record::{NameRecord, NameState, NodeRecord, ProcessRecord, QuarantineKind};
 use crate::request::{Page, Withdrawn};
 
 pub use crate::moving::{MoveError, MovedTenant};
@@ -111,6 +111,42 @@ impl Admin {
     /// The backend's.
     pub async fn unquarantine(&self, name: Name) -> Result<bool, BackendError> {
         self.backend.unquarantine(name).await
+    }
+
+    /// Lets all quarantined sessions be activated again that were quarantined for a reason, such as one that was mended for all of them.
+    /// Returns their number. Reads the names that [somebody has to look at](NameRecord::is_stuck), in pages.
+    ///
+    /// ```
+    /// use greenroom_fleet::admin::Admin;
+    /// use greenroom_fleet::{BackendError, QuarantineKind};
+    ///
+    /// /// After the template of a profile was mended.
+    /// async fn mended(admin: &Admin) -> Result<usize, BackendError> {
+    ///     let fits = |why: &str| why.contains("no such template");
+    ///     admin.unquarantine_all(|_, kind, why| kind == QuarantineKind::Activations && fits(why)).await
+    /// }
+    /// # let _ = mended;
+    /// ```
+    ///
+    /// # Errors
+    /// The backend's. Sessions that were lifted before stay so: call it again for the rest.
+    pub async fn unquarantine_all(
+        &self,
+        fits: impl Fn(&NameRecord, QuarantineKind, &str) -> bool + Send,
+    ) -> Result<usize, BackendError> {
+        let (mut lifted, mut after) = (0, None);
+        loop {
+            let page = self.stuck(None, after, Page::MOST).await?;
+            let Some(last) = page.last() else { return Ok(lifted) };
+            after = Some(last.name.clone());
+            for record in page {
+                if let NameState::Quarantined { kind, why, .. } = &record.state
+                    && fits(&record, *kind, why)
+                {
+                    lifted += usize::from(self.unquarantine(record.name).await?);
+                }
+            }
+        }
     }
 
     /// Lists names, of all tenants or of one, that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes: up to `limit`, at most [`Page::MOST`],

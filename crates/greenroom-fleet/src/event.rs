@@ -7,7 +7,8 @@ use tokio::sync::broadcast::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
+use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term};
+use crate::record::{Cause, QuarantineKind};
 
 /// A transition in a fleet.
 ///
@@ -30,6 +31,7 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 /// | | marked as being deleted, and removed | `Deleting`, `Deleted` |
 /// | a question | asked, decided | `Asked`, `Decided` |
 /// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
+/// | | a cause keeps sessions from starting, and does so no more | `Degraded`, `Mended` |
 /// | another node | this node has declared it dead | `NodeLost` |
 /// | a user of the pool | it cannot be cleaned, and is not lent | `UserSetAside` |
 ///
@@ -50,14 +52,14 @@ pub enum FleetEvent {
     Activating { name: Name, term: Term },
     /// The session has started.
     Activated { name: Name, term: Term, resumed: bool },
-    /// The session could not be started.
-    ActivationFailed { name: Name, why: String },
+    /// The session could not be started. With a cause the failure is not the session's, and counts for no quarantine.
+    ActivationFailed { name: Name, why: String, cause: Option<Cause> },
     /// The session ended by a failure or could not be started. Its next activation waits for this time, in milliseconds.
     BackingOff { name: Name, millis: u64 },
     /// The name cannot be activated here: another node has claimed it first.
     Elsewhere { name: Name, node: NodeId },
     /// The name is not activated, and takes no new prompts, until `unquarantine` is called.
-    Quarantined { name: Name, why: String },
+    Quarantined { name: Name, kind: QuarantineKind, why: String },
     /// The name may be activated again.
     Unquarantined { name: Name },
     /// A CLI begins with a prompt.
@@ -96,6 +98,11 @@ pub enum FleetEvent {
     UserSetAside { uid: u32, why: String },
     /// An actor of the fleet failed and was restarted.
     ActorRestarted { actor: String, why: String },
+    /// The cause keeps sessions of this node from starting: those of the profile and of the tenant, if they are given. One session at a
+    /// time tries again, and the others wait, or run on another node. Emitted once until `Mended`.
+    Degraded { cause: Cause, profile: Option<String>, tenant: Option<Tenant>, why: String },
+    /// A session has run again, so the others that the cause has held back start.
+    Mended { cause: Cause, profile: Option<String>, tenant: Option<Tenant> },
     /// A request to the backend fails and is repeated.
     BackendUnavailable { why: String },
     /// The backend made transitions faster than the fleet could emit them: so many events are missing.

@@ -70,6 +70,7 @@ mod event;
 mod face;
 mod fence;
 mod files;
+mod health;
 mod hub;
 mod id;
 mod limits;
@@ -112,6 +113,7 @@ pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
 pub use face::tenant::FleetTenant;
 pub use face::turn::{FleetTurn, TurnItem};
+pub use health::{Degradation, Health};
 pub use id::{
     AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp,
 };
@@ -119,14 +121,15 @@ pub use limits::{Budget, FleetLimits, Quota};
 pub use profile::{ActivationContext, Placement, TranscriptsIn};
 pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
 pub use record::{
-    CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,
-    NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,
-    QuestionRecord, TenantRecord, Unsent,
+    Cause, CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord,
+    NameState, NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,
+    Quarantine, QuarantineKind, QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
-    CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds, Refused, Reserve,
-    StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    CommandPut, Counted, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds, Refused,
+    Reserve, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
+    Withdrawn,
 };
 pub use transcripts::Transcripts;
 pub use users::UserPool;

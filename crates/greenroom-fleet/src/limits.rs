@@ -32,7 +32,8 @@ pub struct FleetLimits {
     /// The time after which a [question](crate::FleetTenant::questions) counts as denied. Default: 10 minutes. Zero: people are not
     /// asked, and a profile may answer with [`on_inquiry`](greenroom::SessionBuilder::on_inquiry) itself.
     pub question: Duration,
-    /// The first wait after a failed activation; it doubles up to `backoff_max`. Default: 1 second.
+    /// The first wait after a failed activation, and before a node that is [degraded](crate::Health) tries again; it doubles up to
+    /// `backoff_max`. Default: 1 second.
     pub backoff: Duration,
     /// The longest wait after a failed activation. Default: 60 seconds.
     pub backoff_max: Duration,
@@ -54,6 +55,13 @@ pub struct FleetLimits {
 }
 
 impl FleetLimits {
+    /// The wait after so many failures in a row, a quarter more or less by chance, so that not all begin again at once.
+    pub(crate) fn pause(&self, failures: u32) -> Duration {
+        let doubled = self.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
+        let wait = doubled.min(self.backoff_max).mul_f64(0.75 + 0.5 * fastrand::f64());
+        wait.max(Duration::from_millis(1))
+    }
+
     /// Every limit of time.
     pub(crate) fn durations(&self) -> [Duration; 12] {
         [

@@ -24,8 +24,10 @@
 //!  └────────────┘ with a continuation, which is sent in place of the prompt
 //! ```
 
+mod cause;
 mod command;
 mod outcome;
+mod quarantine;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,8 +35,10 @@ use uuid::Uuid;
 
 use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 
+pub use cause::Cause;
 pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};
 pub use outcome::{InterruptedBy, PromptOutcome, Unsent};
+pub use quarantine::{Quarantine, QuarantineKind};
 
 /// A named session. A node of an older version drops the fields that it does not know. A later fact that has to survive such a node needs a
 /// row of its own.
@@ -83,7 +87,11 @@ pub struct NameRecord {
     /// The reason for which the name is quarantined as soon as its owner gives it up or is lost, such as a gap in the
     /// transcript; of a name that moves to another backend, the reason for which it was quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quarantine: Option<String>,
+    pub quarantine: Option<Quarantine>,
+    /// The cause for which the session could not be started last, or for which a node has held it back, in words: 1 KiB at most. `None`
+    /// once a prompt has begun since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<String>,
 }
 
 impl NameRecord {
@@ -93,6 +101,14 @@ impl NameRecord {
         !matches!(self.state, NameState::Free | NameState::Owned { .. })
             || !self.failures.is_empty()
             || self.losses > 0
+    }
+
+    /// The reason for which its prompts wait, as far as it is known.
+    pub(crate) fn waits_because(&self) -> Option<String> {
+        match &self.state {
+            NameState::Quarantined { why, .. } => Some(format!("the session is quarantined: {why}")),
+            _ => self.last_failure.clone(),
+        }
     }
 
     /// The order of its next prompt: now in milliseconds, or one more than the order of its last prompt if that is greater.
@@ -120,6 +136,8 @@ pub enum NameState {
     },
     /// The name is not activated until somebody calls `unquarantine`. Its prompts wait.
     Quarantined {
+        /// The kind of the reason.
+        kind: QuarantineKind,
         /// The reason.
         why: String,
         /// When it was quarantined.

@@ -28,7 +28,7 @@ use axum::{Router, routing::get, routing::post};
 use futures_util::stream::{self, StreamExt};
 use greenroom::callback::InquiryAnswer;
 use greenroom::options::{BuiltInTools, EnvPolicy};
-use greenroom::{Message, NoArgs, Options, Session, SessionBuilder, ToolServer};
+use greenroom::{Message, NoArgs, Session, SessionBuilder, ToolServer};
 use greenroom_fleet::{ActivationContext, AnswerError, Fleet, FleetBuilder, FleetError, FleetPrompt};
 use greenroom_fleet::{PromptError, PromptId, PromptOutcome, Query, QuestionId, QuestionQuery, Quota};
 use greenroom_fleet::{Refusal, Tenant, TurnItem};
@@ -49,10 +49,8 @@ pub fn users(most: usize, idle: Duration, connect: Connect) -> FleetBuilder {
 }
 
 /// The session of a user, in folders that the fleet has made.
-#[expect(clippy::expect_used, reason = "the fleet takes a panic here as a failed start, and says so")]
 fn session(cx: &ActivationContext) -> SessionBuilder {
-    let folder = cx.working_directory.parent().expect("the folder of the session");
-    let mut options = Options::isolated(folder).expect("the folder of the data is an absolute path in UTF-8");
+    let mut options = cx.isolated_options();
     options.env_policy = EnvPolicy::service_and(["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"]);
     options.tools = Some(BuiltInTools::none());
     options.include_partial_messages = true;

@@ -55,6 +55,8 @@ pub(crate) struct Holdings {
     is_dirty: bool,
     /// The slot of this admission.
     pub(crate) slot: bool,
+    /// The profile of the name, once its record was read.
+    pub(crate) profile: Option<String>,
     /// The claim that is under way, or that has made this node the owner.
     pub(crate) claim: Option<AttemptId>,
     pub(crate) owner: Option<Ownership>,
@@ -84,6 +86,11 @@ impl NameCell {
     /// The holdings, locked. Drop the guard before an `await`.
     pub(crate) fn holdings(&self) -> MutexGuard<'_, Holdings> {
         locked(&self.holdings)
+    }
+
+    /// The profile of a name whose record was read.
+    pub(crate) fn profile(&self) -> String {
+        self.holdings().profile.clone().unwrap_or_default()
     }
 
     /// Cancel this to end the session of the current activation at once.

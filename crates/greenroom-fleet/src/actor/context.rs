@@ -18,13 +18,14 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::fence::Fence;
 use crate::files::Folders;
+use crate::health::{Degradation, NodeHealth, Try};
 use crate::hub::Hub;
 use crate::id::{Name, NodeId, Tenant, Timestamp};
 use crate::limits::{FleetLimits, Quota};
 use crate::lock::locked;
 use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
-use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
+use crate::record::{Cause, NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;
 use crate::request::{Change, Reserve};
 use crate::users::Users;
@@ -104,6 +105,8 @@ pub(crate) struct FleetShared {
     pub(crate) tasks: TaskTracker,
     /// The moment at which the node gives its lease up unless the lease is renewed before.
     pub(crate) fence: Fence,
+    /// The causes that keep sessions from starting on this node.
+    pub(crate) health: NodeHealth,
 }
 
 impl FleetShared {
@@ -157,8 +160,23 @@ impl FleetShared {
         }
     }
 
+    /// Notes that a session of a name has failed by a cause that is not its own. `false`: the node has too many causes in mind, so the
+    /// name has to back off by itself.
+    pub(crate) fn failed_by(&self, cause: Cause, why: String, cell: &NameCell, tries: &mut Vec<Try>) -> bool {
+        let (profile, tenant) = (Some(cell.profile()), Some(cell.name.tenant().clone()));
+        let since = self.backend.now();
+        let failed = Degradation { cause, profile, tenant, why, since, tries: 1 };
+        let told = self.health.failed(failed, tries, &self.limits);
+        told.map(|told| told.into_iter().for_each(|event| self.tell(event))).is_ok()
+    }
+
+    /// Notes that a session is up, or with `by_turn` that the model has answered it, in spite of the causes that it has tried.
+    pub(crate) fn passed(&self, tries: &mut Vec<Try>, by_turn: bool) {
+        self.health.passed(tries, by_turn).into_iter().for_each(|event| self.tell(event));
+    }
+
     fn send(&self, event: FleetEvent) {
-        tracing::debug!(?event, "fleet");
+        log(&event);
         // An error: nobody listens.
         self.events.send(event).ok();
     }
@@ -234,6 +252,27 @@ impl FleetShared {
     /// were written down before the host got another name.
     pub(crate) fn runs_here(&self, process: &ProcessRecord) -> bool {
         self.backend.is_exclusive() || process.host == self.host
+    }
+}
+
+/// Writes an event to the log: what somebody has to look at louder than the rest.
+fn log(event: &FleetEvent) {
+    match event {
+        FleetEvent::Quarantined { name, kind, why, .. } => {
+            tracing::error!(name = shown(name), ?kind, why, "a session is quarantined");
+        }
+        FleetEvent::ActivationFailed { name, why, cause: None, .. } => {
+            tracing::warn!(name = shown(name), why, "a session could not be started");
+        }
+        FleetEvent::Degraded { cause, profile, tenant, why } => {
+            let tenant = tenant.as_ref().map(Tenant::as_str);
+            tracing::warn!(%cause, profile, tenant, why, "sessions cannot run on this node, which tries again");
+        }
+        FleetEvent::Mended { cause, profile, tenant } => {
+            let tenant = tenant.as_ref().map(Tenant::as_str);
+            tracing::info!(%cause, profile, tenant, "sessions run on this node again");
+        }
+        event => tracing::debug!(?event, "fleet"),
     }
 }
 

@@ -285,6 +285,8 @@ requests! {
     /// Gives a name back whose session could not be started. Answers with the number of failures in the period. `Done(None)`: there were too
     /// many, and the name is quarantined.
     fn activation_failed(failed: ActivationFailed) -> Owned<Option<u32>>;
+    /// Notes the cause for which a node does not start the session of a name, in words, for prompts that expire meanwhile.
+    fn held_back(name: Name, why: String) -> ();
 
     /// Keeps the identity of the process group that runs an owner's session. `None`: no process runs any more.
     ///
@@ -306,7 +308,7 @@ requests! {
     fn recover(limit: usize, losses: u32) -> Vec<Name>;
 
     /// Quarantines a name: its prompts wait until `unquarantine`, and new ones are refused.
-    fn quarantine(name: Name, why: String) -> Marked;
+    fn quarantine(name: Name, quarantine: Quarantine) -> Marked;
     /// Lets a quarantined name be activated again. `false`: the name is not quarantined.
     fn unquarantine(name: Name) -> bool;
     /// Marks a name as being deleted, and ends its prompts, the first ones of a long queue.

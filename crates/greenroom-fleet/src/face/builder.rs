@@ -20,6 +20,7 @@ use crate::error::FleetError;
 use crate::event::{FleetEvent, FleetEvents};
 use crate::fence::{self, Fence};
 use crate::files::Folders;
+use crate::health::NodeHealth;
 use crate::hub::Hub;
 use crate::id::{NodeId, Tenant};
 use crate::limits::{FleetLimits, Quota};
@@ -80,7 +81,11 @@ impl FleetBuilder {
     }
 
     /// Adds a profile: how the sessions that name it are built. Each activation calls the function, which must not block.
-    /// The fleet sets the conversation, and a working directory and a configuration folder unless the profile does.
+    /// The fleet sets the conversation, and a working directory and a configuration folder unless the profile does. Begin with
+    /// [`ActivationContext::isolated_options`] for sessions of different users.
+    ///
+    /// [`start`](Self::start) calls the function once with a made-up name, and starts no session of what it returns: it refuses a profile that
+    /// chooses the conversation, or the configuration folder where the fleet has to. [`ActivationContext::is_probe`] tells this call.
     ///
     /// Its handlers decide about permissions, questions of the model, elicitations and dialogs. What they leave open, such as a
     /// permission without a handler or [`PermissionDecision::undecided`](greenroom::PermissionDecision::undecided), becomes a
@@ -88,7 +93,7 @@ impl FleetBuilder {
     /// own one, unless [`FleetLimits::question`] is zero. For dialogs, name their kinds with
     /// [`inquiry_dialogs`](SessionBuilder::inquiry_dialogs).
     ///
-    /// A panic in it is a failed activation.
+    /// A panic in it is a failed activation, and is ignored in the call at the start.
     #[must_use]
     pub fn profile(
         mut self,
@@ -240,7 +245,8 @@ impl FleetBuilder {
     ///
     /// # Errors
     /// [`FleetError::Invalid`] for limits that cannot work, and on a shared backend without a guardian program or a host's name, or for
-    /// [`TranscriptsIn::Folder`] with [`Placement::Anywhere`], and for [users](FleetBuilder::users) without root, or with too few of them;
+    /// [`TranscriptsIn::Folder`] with [`Placement::Anywhere`], for [users](FleetBuilder::users) without root, or with too few of them, and
+    /// for a profile that does not fit the fleet;
     /// [`FleetError::Session`] if the guardian does not answer; [`FleetError::Files`] if the folder cannot be used;
     /// [`FleetError::Backend`].
     pub async fn start(self) -> Result<Fleet, FleetError> {
@@ -272,6 +278,12 @@ impl FleetBuilder {
         let backend = self.backend.unwrap_or_else(|| Arc::new(MemoryBackend::new()));
         let Some(folder) = self.folder.or_else(|| backend.default_folder()) else {
             return invalid("the backend names no folder for files: call `FleetBuilder::folder`");
+        };
+        // The CLI gets paths in variables, and whole ones, because its working directory is another.
+        let Some(folder) = std::path::absolute(folder).ok().filter(|folder| folder.to_str().is_some()) else {
+            return invalid(
+                "the folder for files is no path in UTF-8: name another one with `FleetBuilder::folder`",
+            );
         };
         let is_shared = backend.is_shared();
         if is_shared && self.host.is_none() {
@@ -326,6 +338,7 @@ impl FleetBuilder {
             ended: self.ended,
             tasks: TaskTracker::new(),
             fence,
+            health: NodeHealth::new(),
         })
     }
 

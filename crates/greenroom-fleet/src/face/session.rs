@@ -272,7 +272,8 @@ impl FleetSession {
             return Ok(());
         }
         let quarantine = async || {
-            let quarantined = self.shared().ask(|backend| backend.quarantine(self.name.clone(), why.clone()));
+            let quarantined =
+                self.shared().ask(|backend| backend.quarantine(self.name.clone(), why.clone().into()));
             Ok(quarantined.await?)
         };
         if !self.mark(quarantine).await? {

@@ -13,6 +13,7 @@ use crate::actor::supervisor::FleetMessage;
 use crate::admission::Tally;
 use crate::backend::Requests;
 use crate::error::FleetError;
+use crate::health::Health;
 use crate::id::{Name, NodeId, PromptId, Tenant};
 use crate::record::NameRecord;
 use crate::request::Page;
@@ -99,6 +100,8 @@ impl Query {
 pub struct FleetSnapshot {
     pub node: NodeId,
     pub draining: bool,
+    /// The causes that keep sessions from starting on this node.
+    pub health: Health,
     /// The cap of live sessions, and how many are live: starting, running a turn, idle, or being ended.
     pub live_limit: usize,
     pub live: usize,
@@ -147,6 +150,7 @@ impl Operator {
         Ok(FleetSnapshot {
             node: shared.node,
             draining: shared.draining.is_cancelled(),
+            health: shared.health.report(),
             live_limit: shared.limits.live,
             live: counts.node.live(),
             counts: counts.node,

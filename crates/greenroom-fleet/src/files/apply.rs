@@ -69,13 +69,7 @@ fn run_as(
 
 /// Sets the options. Returns the folders of the profile in which the session will have files.
 fn set(options: &mut Options, activation: &ActivationContext) -> Result<NameFile, FleetError> {
-    if let Some(option) = chosen_conversation(options, activation) {
-        return Err(FleetError::Invalid(format!(
-            "the profile of the session '{}' sets the option `{option}`, and the fleet chooses the conversation: leave the \
-             option out, and use `ActivationContext::conversation` where you need the id",
-            activation.name.to_string().escape_debug(),
-        )));
-    }
+    check_conversation(options, activation)?;
     options.conversation = Some(activation.conversation.to_string());
     options.cwd.get_or_insert_with(|| activation.working_directory.clone());
     let mut elsewhere = NameFile::default();
@@ -95,6 +89,21 @@ fn set(options: &mut Options, activation: &ActivationContext) -> Result<NameFile
 fn absolute(path: &Path) -> std::path::PathBuf {
     // An error: the working directory of this process is gone.
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Finds out if the options of a profile leave the conversation to the fleet.
+///
+/// # Errors
+/// [`FleetError::Invalid`] if they do not.
+pub(crate) fn check_conversation(
+    options: &Options,
+    activation: &ActivationContext,
+) -> Result<(), FleetError> {
+    let Some(option) = chosen_conversation(options, activation) else { return Ok(()) };
+    Err(FleetError::Invalid(format!(
+        "the profile sets the option `{option}`, and the fleet chooses the conversation: leave the option out, and use \
+         `ActivationContext::conversation` where you need the id",
+    )))
 }
 
 /// The option by which a profile chooses the conversation, or keeps it from being found again.

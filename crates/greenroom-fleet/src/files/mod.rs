@@ -43,6 +43,7 @@ use uuid::Uuid;
 
 use crate::error::FilesError;
 use crate::record::NameRecord;
+pub(crate) use apply::check_conversation;
 use name_file::NameFile;
 use remove::check_folder;
 pub(crate) use remove::remove_tree;
@@ -109,10 +110,7 @@ impl Folders {
         let (folders, name) = (self.clone(), name.clone());
         blocking(move || {
             let (folder, term) = (folders.folder(name.conversation), name.term.0);
-            let config = if folders.by_term { format!("{CONFIG_OF}{term}") } else { "config".to_owned() };
-            let [work, config, home, temporary] =
-                ["work", &config, "home", "tmp"].map(|name| folder.join(name));
-            let own = NameFolders { folder: folder.clone(), work, config, home, temporary };
+            let own = folders.of(name.conversation, term);
             let of_user = [&own.home, &own.temporary].into_iter().filter(|_| folders.has_users);
             for path in [&folders.root, &folder, &own.work, &own.config].into_iter().chain(of_user) {
                 // The root may be a link, which the operator has made.
@@ -131,6 +129,14 @@ impl Folders {
     /// The folder of the fleet.
     pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The folders of a conversation, which need not exist.
+    pub(crate) fn of(&self, conversation: Uuid, term: u64) -> NameFolders {
+        let folder = self.folder(conversation);
+        let config = if self.by_term { format!("{CONFIG_OF}{term}") } else { "config".to_owned() };
+        let [work, config, home, temporary] = ["work", &config, "home", "tmp"].map(|name| folder.join(name));
+        NameFolders { folder, work, config, home, temporary }
     }
 
     fn folder(&self, conversation: Uuid) -> PathBuf {

@@ -32,6 +32,7 @@ pub(crate) fn record(name: &str) -> NameRecord {
         failures: Vec::new(),
         losses: 0,
         quarantine: None,
+        last_failure: None,
     }
 }
 

@@ -8,7 +8,10 @@ use super::{Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::id::{Name, NodeId, Term};
-use crate::record::{InterruptedBy, NameRecord, NameState, ProcessRecord, PromptOutcome, PromptState};
+use crate::record::{
+    InterruptedBy, NameRecord, NameState, ProcessRecord, PromptOutcome, PromptState, Quarantine,
+    QuarantineKind,
+};
 use crate::request::{Change, Owned, Ownership};
 
 impl Step<'_> {
@@ -54,7 +57,7 @@ impl Step<'_> {
         record.losses += u32::from(self.give_up_turn(record)?);
         if record.losses >= losses.max(1) {
             let why = format!("{} owners in a row were lost while a turn of this session ran", record.losses);
-            record.quarantine.get_or_insert(why);
+            record.quarantine.get_or_insert(Quarantine { kind: QuarantineKind::Losses, why });
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::key::{Key, Table, last_id};
 use super::{BATCH, Result, Step, parsed};
 use crate::id::{Name, PromptId, Tenant, Timestamp};
-use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
+use crate::record::{NameRecord, NameState, PromptRecord, PromptState, Quarantine};
 use crate::request::Departure;
 
 /// Prompts that one request removes.
@@ -39,7 +39,9 @@ impl Step<'_> {
             NameState::Departing { to: target, .. } if *target == to => return Ok(Departure::Marked(record)),
             NameState::Departing { .. } => return Ok(Departure::Elsewhere),
             NameState::Owned { .. } | NameState::Deleting { .. } => return Ok(Departure::NotAtRest),
-            NameState::Quarantined { why, .. } => record.quarantine = Some(why.clone()),
+            NameState::Quarantined { kind, why, .. } => {
+                record.quarantine = Some(Quarantine { kind: *kind, why: why.clone() });
+            }
             NameState::Free => {}
         }
         let left = self.txn.under(&Key::of(Table::Processes).name(&name), 1);
@@ -58,7 +60,7 @@ impl Step<'_> {
             return Ok(known.conversation == record.conversation && !departs);
         }
         record.state = match record.quarantine.take() {
-            Some(why) => NameState::Quarantined { why, since: self.now },
+            Some(Quarantine { kind, why }) => NameState::Quarantined { kind, why, since: self.now },
             None => NameState::Free,
         };
         // It stands in no list here.

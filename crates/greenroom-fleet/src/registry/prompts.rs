@@ -12,8 +12,6 @@ use crate::id::{AttemptId, Name, PromptId, Term, Timestamp};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome, PromptRecord, PromptState, Unsent};
 use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
 
-pub(super) const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
-
 /// The outcome of a prompt that waited to go on with its continuation when the application ended it.
 pub(super) const BY_USER: PromptOutcome =
     PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
@@ -124,6 +122,13 @@ impl Step<'_> {
         self.end(&mut prompt, None, outcome)
     }
 
+    /// Ends a prompt that has waited until its time had passed.
+    pub(super) fn expire(&mut self, prompt: PromptRecord) -> Result<()> {
+        let name = self.readable(self.name(&prompt.name))?;
+        let cause = name.as_ref().and_then(NameRecord::waits_because);
+        self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Expired { cause } })
+    }
+
     /// Gives a prompt its outcome. It no longer waits and no longer runs.
     pub(super) fn end(
         &mut self,
@@ -203,7 +208,7 @@ impl Step<'_> {
         for (key, _) in &due {
             let id = PromptId(last_id(key)?);
             match self.readable(self.prompt_record(id))? {
-                Some(prompt) if prompt.state == PromptState::Queued => self.end_waiting(prompt, &EXPIRED)?,
+                Some(prompt) if prompt.state == PromptState::Queued => self.expire(prompt)?,
                 // Perhaps it is not read yet.
                 None if self.txn.lacks_rows() => {}
                 // A prompt that cannot be read stays: a node of a later version may have written it.
@@ -300,6 +305,7 @@ impl Step<'_> {
             failures: Vec::new(),
             losses: 0,
             quarantine: None,
+            last_failure: None,
         }
     }
 }

@@ -4,12 +4,11 @@ use serde_json::Value;
 
 use super::key::{Key, Table};
 use super::messages::of_prompt;
-use super::prompts::EXPIRED;
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
-use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState};
+use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind};
 use crate::request::{Append, Begin, Change, Finish, Owned};
 
 impl Step<'_> {
@@ -31,7 +30,7 @@ impl Step<'_> {
         }
         // A continuation waits for nothing: its prompt was due, and began in time.
         if prompt.begins == 0 && self.now >= prompt.expires_at {
-            self.end_waiting(prompt, &EXPIRED)?;
+            self.expire(prompt)?;
             return Ok(Owned::Done(None));
         }
         let is_first = name.continues.is_none_or(|first| first == prompt.id);
@@ -46,7 +45,7 @@ impl Step<'_> {
         self.dequeue(&mut name, &prompt);
         prompt.begins += 1;
         prompt.state = PromptState::Begun { term: name.term, attempt: begin.attempt, at: self.now };
-        name.running = Some(prompt.id);
+        (name.running, name.last_failure) = (Some(prompt.id), None);
         self.put_prompt(&prompt)?;
         self.put_name(&mut name)?;
         Ok(Owned::Done(Some(self.to_send(&prompt)?)))
@@ -100,8 +99,8 @@ impl Step<'_> {
         if matches!(finish.outcome, PromptOutcome::Completed { .. }) {
             (name.failures, name.losses) = (Vec::new(), 0);
         }
-        if finish.quarantine.is_some() {
-            name.quarantine.clone_from(&finish.quarantine);
+        if let Some(why) = &finish.quarantine {
+            name.quarantine = Some(Quarantine { kind: QuarantineKind::Transcript, why: why.clone() });
         }
         self.put_name(&mut name)?;
         self.settle(&mut prompt, finish.cost)?;

@@ -16,8 +16,8 @@ use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
 
 pub use crate::id::Ownership;
 pub use names::{
-    ActivationFailed, Claim, Claimed, CommandPut, Departure, Join, Marked, WaitingCursor, WaitingNames,
-    WaitingPage,
+    ActivationFailed, Claim, Claimed, CommandPut, Counted, Departure, Join, Marked, WaitingCursor,
+    WaitingNames, WaitingPage,
 };
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};

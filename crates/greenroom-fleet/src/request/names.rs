@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Ownership;
 use crate::id::{AttemptId, Name, NodeId, Tenant};
-use crate::record::{CommandRecord, NameRecord, PromptRecord};
+use crate::record::{CommandRecord, NameRecord, PromptRecord, QuarantineKind};
 
 /// A request to own a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,15 @@ pub struct ActivationFailed {
     pub owner: Ownership,
     /// The cause, in words.
     pub why: String,
+    /// The rule by which the failure is counted. `None`: it is no fault of the session, and is not counted.
+    pub counted: Option<Counted>,
+}
+
+/// The rule by which failures of a name are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The kind of the quarantine that follows.
+    pub kind: QuarantineKind,
     /// The time in which failures are counted together.
     pub period: Duration,
     /// The number of failures in the period after which the name is quarantined.

@@ -17,7 +17,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use greenroom::transport::{Exit, MemoryTransport};
+use futures_util::future::BoxFuture;
+use greenroom::transport::{Connection, Conversations, Exit, Launch, MemoryTransport, Transport};
+use greenroom::{Error, Result};
 use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -50,6 +52,12 @@ struct State {
     on_read: Option<OnRead>,
     /// Every prompt is answered at once.
     plain: bool,
+    /// The API rejects the key of CLIs that start now.
+    rejecting: bool,
+    /// CLIs do not start, for this cause.
+    not_starting: Option<Error>,
+    /// Starts that were refused.
+    refused: usize,
 }
 
 impl Clis {
@@ -73,6 +81,26 @@ impl Clis {
             }
         });
         transport
+    }
+
+    /// The transport of a name, which fails while CLIs do not start.
+    pub(crate) fn breakable(&self, name: &str) -> Breakable {
+        Breakable { clis: self.clone(), transport: self.transport(name) }
+    }
+
+    /// CLIs of [`breakable`](Self::breakable) transports fail to start by this error; `None`: they start.
+    pub(crate) fn fail_to_start(&self, error: Option<Error>) {
+        self.state().not_starting = error;
+    }
+
+    /// Starts that have failed so.
+    pub(crate) fn refused_starts(&self) -> usize {
+        self.state().refused
+    }
+
+    /// Whether the API rejects the key of CLIs that start from now on.
+    pub(crate) fn reject_keys(&self, rejects: bool) {
+        self.state().rejecting = rejects;
     }
 
     /// The prompts that CLIs have read, with their names.
@@ -165,7 +193,8 @@ impl Clis {
             }
             state.most_live = state.most_live.max(state.live.values().sum());
         });
-        let mut player = Player { clis: self, name: &name, end, cost: 0.0 };
+        let rejected = self.state().rejecting;
+        let mut player = Player { clis: self, name: &name, end, cost: 0.0, rejected };
         let exit = player.serve().await;
         // Before the process ends: the fleet may start the next one as soon as it has.
         self.change(|state| *state.live.get_mut(&name).unwrap() -= 1);
@@ -178,6 +207,32 @@ struct Player<'a> {
     name: &'a str,
     end: CliEnd,
     cost: f64,
+    /// The API rejects the key that the CLI was started with.
+    rejected: bool,
+}
+
+/// A transport that fails while CLIs do not start.
+#[derive(Clone)]
+pub(crate) struct Breakable {
+    clis: Clis,
+    transport: MemoryTransport,
+}
+
+impl Transport for Breakable {
+    fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
+        let mut state = self.clis.state();
+        match state.not_starting.clone() {
+            Some(error) => {
+                state.refused += 1;
+                Box::pin(async move { Err(error) })
+            }
+            None => self.transport.open(launch),
+        }
+    }
+
+    fn conversations(&self) -> Conversations {
+        self.transport.conversations()
+    }
 }
 
 /// What ends a wait.
@@ -238,6 +293,7 @@ impl Player<'_> {
         let seconds = |text: &str| Duration::from_secs(text.parse().unwrap());
         let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
         match (word, rest) {
+            _ if self.rejected => self.reject(prompt),
             _ if plain => self.finish(prompt, &text),
             ("wait", time) => match self.wait(Some(seconds(time))).await {
                 Ended::Time => self.finish(prompt, &text),
@@ -324,6 +380,18 @@ impl Player<'_> {
     fn state(&mut self, state: &str) {
         self.end.message(json!({
             "type": "system", "subtype": "session_state_changed", "state": state, "sdk_host_only": true,
+        }));
+    }
+
+    fn reject(&mut self, prompt: &Value) {
+        self.end.message(json!({
+            "type": "assistant", "error": "authentication_failed", "api_error_status": 401, "parent_tool_use_id": null,
+            "message": { "role": "assistant", "model": "<synthetic>", "content": [{ "type": "text", "text": "Invalid API key" }] },
+        }));
+        self.end.message(json!({
+            "type": "result", "subtype": "success", "is_error": true, "result": "Invalid API key", "num_turns": 1, "duration_ms": 0,
+            "duration_api_ms": 0, "total_cost_usd": 0.0, "api_error_status": 401, "terminal_reason": "api_error",
+            "user_message_uuids": [prompt["uuid"]],
         }));
     }
 

@@ -12,8 +12,8 @@ use greenroom_fleet::backend::{
 };
 use greenroom_fleet::{
     Accept, Accepted, ActivationFailed, Answered, Append, Ask, AttemptId, BackendError, Begin, Claim,
-    Claimed, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership, PromptContent, PromptId,
-    PromptOutcome, QuestionId, Timestamp,
+    Claimed, Counted, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership, PromptContent,
+    PromptId, PromptOutcome, QuarantineKind, QuestionId, Timestamp,
 };
 use serde_json::json;
 use sqlx::PgConnection;
@@ -186,7 +186,8 @@ async fn carry_out(request: &'static str, backend: Stopping, subject: Subject) -
         "finish" => is_fenced(backend.finish(finish(&owner, prompt, attempt)).await),
         "release" => is_fenced(backend.release(owner).await),
         "activation_failed" => {
-            let failed = ActivationFailed { owner, why: "a test".into(), period: HOUR, intensity: 3 };
+            let counted = Counted { kind: QuarantineKind::Activations, period: HOUR, intensity: 3 };
+            let failed = ActivationFailed { owner, why: "a test".into(), counted: Some(counted) };
             is_fenced(backend.activation_failed(failed).await)
         }
         "record_process" => is_fenced(backend.record_process(owner, Some(json!({ "pid": 1 }))).await),

@@ -29,7 +29,7 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     assert!(matches!(backend.accept(first.clone()).await.unwrap(), Accepted::New(_)));
     let waits = Accept { key: Some("a key".to_owned()), ..accept("evil/waits", Uuid::new_v4()) };
     assert!(matches!(backend.accept(waits.clone()).await.unwrap(), Accepted::New(_)));
-    let quarantined = backend.quarantine(waits.name.clone(), "it loops".to_owned()).await.unwrap();
+    let quarantined = backend.quarantine(waits.name.clone(), "it loops".into()).await.unwrap();
     assert_eq!(quarantined, Marked::Done);
     let claim = Claim { name: first.name.clone(), node, attempt: AttemptId::new(), losses: 3 };
     let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };

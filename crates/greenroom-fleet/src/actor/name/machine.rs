@@ -21,6 +21,7 @@ use crate::actor::context::FleetShared;
 use crate::actor::task::{Task, answer, panic_text};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, PassivatedBy};
+use crate::health::{Held, Try};
 use crate::id::{Name, PromptId};
 use crate::record::PromptRecord;
 
@@ -38,7 +39,7 @@ use crate::record::PromptRecord;
 ///     └───────────────────────────────────────────────────── Passivating ◄── Idle: too long, evicted, asked for, over, drained
 ///
 ///  Settled, and nothing waits: the actor ends, and the name is passive.
-///  Settled, Waiting ──► Backoff: a deletion or a quarantine comes first.
+///  Settled, Waiting ──► Backoff: a deletion or a quarantine comes first, or a cause that is not the name's holds it back.
 ///  Activating ──► Running: the turn was granted with the slot.
 ///  Activating ──► Settled: no prompt waits any more, or the name cannot run here.
 ///  Activating ──► Passivating: fenced, to end at once, or the backend refuses a name that is owned.
@@ -169,6 +170,8 @@ pub(crate) struct NameActorState {
     pub(super) callers: Callers,
     /// Failures in a row: of the session, of the host, and refusals of the backend.
     pub(super) failures: u32,
+    /// The permits to start a session, and to begin its first turn, in spite of causes that hold other names back.
+    pub(super) tries: Vec<Try>,
 }
 
 impl NameActorState {
@@ -183,6 +186,7 @@ impl NameActorState {
             is_looking: false,
             callers: Callers::default(),
             failures: 0,
+            tries: Vec::new(),
         }
     }
 
@@ -219,6 +223,10 @@ impl NameActorState {
     /// Goes on with a prompt that may begin, as the keeper has found it: admission is asked before anything else is read, so names
     /// ask in the order in which they are started.
     pub(super) fn begin_with(&mut self, next: PromptRecord) {
+        if !self.cx.shared.health.is_healthy() {
+            // Whether a cause holds the name back depends on its profile.
+            return self.look();
+        }
         self.cx.cell.look();
         self.next = Some(next);
         self.decide();
@@ -231,7 +239,8 @@ impl NameActorState {
             return;
         }
         let waits_for = self.next.as_ref().map(|prompt| prompt.id);
-        if matches!(self.stage, NameStage::Waiting) && next.is_some() && waits_for == next {
+        let waits = matches!(self.stage, NameStage::Waiting | NameStage::Backoff);
+        if waits && next.is_some() && waits_for == next {
             return self.cx.cell.look();
         }
         self.look();
@@ -277,8 +286,13 @@ impl NameActorState {
             }
             NameStage::Settled | NameStage::Waiting if is_held => self.hold(),
             NameStage::Settled => {
+                // Before a slot is asked for, which an idle session might have to give up.
+                if let Err(held) = self.admit() {
+                    return self.hold_back(held);
+                }
                 self.enter(NameStage::Waiting);
                 self.ask();
+                self.watch_tries();
             }
             NameStage::Waiting if !is_asked => self.ask(),
             NameStage::Activating { turn: false } if order.is_some() => {
@@ -301,6 +315,13 @@ impl NameActorState {
         }
     }
 
+    /// Finds out if a cause holds the name back. A name whose profile is not known is let through, and held back when it has its slot.
+    fn admit(&mut self) -> Result<(), Held> {
+        let (cell, health) = (&self.cx.cell, &self.cx.shared.health);
+        let profile = cell.holdings().profile.clone();
+        profile.map_or(Ok(()), |profile| health.admit(&mut self.tries, &profile, cell.name.tenant()))
+    }
+
     /// True if the name is not activated here any more.
     pub(super) fn is_ending(&self) -> bool {
         self.cx.shared.draining.is_cancelled() || self.cx.shared.is_fenced(&self.cx.cell)
@@ -316,6 +337,7 @@ impl NameActorState {
         if matches!(self.stage, NameStage::Settled) && !self.is_looking {
             self.callers.not_up("the fleet is draining");
             self.callers.tell_passive(false);
+            self.tries.clear();
             self.myself.stop(None);
         }
     }

@@ -19,6 +19,12 @@ impl NameActorState {
         if self.stage.live().is_some() {
             return answer(done, Ok(()));
         }
+        let cell = &self.cx.cell;
+        let cause = self.cx.shared.health.cause(&cell.profile(), cell.name.tenant());
+        if let Some(cause) = cause.filter(|_| matches!(self.stage, NameStage::Backoff)) {
+            // Only a name with a prompt waits until the cause is mended.
+            return answer(done, Err(FleetError::State(cause.to_string())));
+        }
         self.callers.warm.push(done);
         self.look();
     }

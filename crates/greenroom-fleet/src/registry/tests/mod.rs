@@ -18,9 +18,14 @@ use super::*;
 use crate::backend::{MemoryBackend, Requests};
 use crate::clock::Clock;
 use crate::id::{AttemptId, NodeId, QuestionId};
-use crate::record::PromptContent;
+use crate::record::{PromptContent, QuarantineKind};
 use crate::request::*;
 use world::{WAIT, World};
+
+/// The rule by which `intensity` failed activations in a period quarantine a name.
+fn counted(period: Duration, intensity: u32) -> Option<Counted> {
+    Some(Counted { kind: QuarantineKind::Activations, period, intensity })
+}
 
 fn accept(to: &str, key: impl ToString, wait: Duration) -> Accept {
     Accept {

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::super::moving::ended_of;
 use super::super::*;
+use super::counted;
 use crate::id::{AttemptId, CommandId, NodeId, QuestionId, Term};
 use crate::record::{
     NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptState, QuestionRecord, Unsent,
@@ -196,8 +197,11 @@ impl World {
                 // None: the prompt has expired.
                 let begun = self.twice(|step| {
                     let begun = step.begin(begin.clone())?;
-                    let expired = PromptOutcome::Unsent { why: Unsent::Expired };
-                    Ok((step.outcome(prompt)? != Some(expired)).then_some(begun))
+                    let outcome = step.outcome(prompt)?;
+                    let is_expired = |outcome: PromptOutcome| {
+                        matches!(outcome, PromptOutcome::Unsent { why: Unsent::Expired { .. } })
+                    };
+                    Ok((!outcome.is_some_and(is_expired)).then_some(begun))
                 });
                 if let Some(Owned::Done(Some(content))) = begun {
                     let first = self.sent.insert((prompt, content.to_string()), attempt);
@@ -227,7 +231,7 @@ impl World {
                 if self.below(2) == 0 {
                     let _: Owned<bool> = self.twice(|step| step.release(owner.clone()));
                 } else {
-                    let failed = ActivationFailed { owner, why: String::new(), period: WAIT, intensity: 3 };
+                    let failed = ActivationFailed { owner, why: String::new(), counted: counted(WAIT, 3) };
                     // None: the name is quarantined.
                     let _: Option<Owned<Option<u32>>> = self.twice(|step| {
                         let after = step.activation_failed(failed.clone())?;
@@ -250,7 +254,7 @@ impl World {
                 let _: Withdrawn = self.twice(|step| step.withdraw(prompt));
             }
             17 => match self.below(4) {
-                0 => drop(self.twice(|step| step.quarantine(name.clone(), "by hand".to_owned()))),
+                0 => drop(self.twice(|step| step.quarantine(name.clone(), "by hand".into()))),
                 1 => drop(self.step(|step| step.unquarantine(name.clone()))),
                 2 => drop(self.twice(|step| step.delete(name.clone()))),
                 _ => assert!(self.twice(|step| step.deleted(name.clone()))),

@@ -1,5 +1,6 @@
 //! Scenes of a fleet's life: sleep and wake, prompts, quotas, failures, drain.
 
+mod causes;
 mod drain;
 mod events;
 mod failures;

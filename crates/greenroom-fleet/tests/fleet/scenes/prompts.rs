@@ -130,9 +130,9 @@ async fn a_prompt_that_waits_for_too_long_ends_as_unsent() {
     let begun = Instant::now();
     let waits = send(&fleet, "b", FleetPrompt::new("one").wait(secs(30))).await;
     let behind = send(&fleet, "a", FleetPrompt::new("two").wait(secs(30))).await;
-    assert_eq!(outcome(waits).await, unsent(Unsent::Expired));
+    assert_eq!(outcome(waits).await, unsent(Unsent::Expired { cause: None }));
     assert!((secs(30)..secs(32)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    assert_eq!(outcome(behind).await, unsent(Unsent::Expired));
+    assert_eq!(outcome(behind).await, unsent(Unsent::Expired { cause: None }));
     assert!(outcome(running).await.is_completed());
     sleep(secs(60)).await;
     assert_eq!(world.clis.prompts(), [("a".into(), "wait 100".into())]);

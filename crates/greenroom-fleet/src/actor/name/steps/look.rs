@@ -41,6 +41,9 @@ pub(super) async fn read_queue(
     cell: &NameCell,
 ) -> Result<(Option<NameRecord>, Option<PromptRecord>), NotDone> {
     let record = repeat(shared, || shared.backend.name_record(cell.name.clone())).await?;
+    if let Some(found) = &record {
+        cell.holdings().profile = Some(found.profile.clone());
+    }
     let Some(found) = record.as_ref().filter(|found| found.queued > 0) else { return Ok((record, None)) };
     let elsewhere = shared.lost.run_until_cancelled(shared.owner_elsewhere(&found.state)).await;
     if matches!(elsewhere.ok_or(NotDone::Fenced)?, Ok(Some(_))) || shared.leaves_to_others(&found.profile) {

@@ -1,8 +1,11 @@
 //! The step of a turn: begins it, sends its prompt, writes its messages down, and gives it its outcome.
 
-use greenroom::Session;
-use greenroom::message::UsageTracker;
+use std::pin::pin;
+
+use greenroom::message::{AssistantMessage, UsageTracker};
 use greenroom::report::Phase;
+use greenroom::session::MessageOrGap;
+use greenroom::{ErrorKind, Message, Session};
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::cell::NameCell;
@@ -11,9 +14,10 @@ use crate::actor::retry::{NotDone, cannot_keep, repeat_owned, repeat_sized};
 use crate::actor::scribe;
 use crate::backend::Requests;
 use crate::event::FleetEvent;
+use crate::health::Try;
 use crate::id::AttemptId;
 use crate::outcome::{cost_of, outcome_of, snake_case};
-use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
+use crate::record::{Cause, InterruptedBy, PromptOutcome, PromptRecord};
 use crate::request::{Begin, Finish, Ownership};
 
 /// The end of a turn's step, unless the backend refuses or the owner was fenced.
@@ -33,6 +37,7 @@ pub(in crate::actor::name) async fn run_turn(
     shared: &FleetShared,
     cell: &NameCell,
     meter: &mut UsageTracker,
+    tries: &mut Vec<Try>,
     prompt: &PromptRecord,
     interrupt: &CancellationToken,
 ) -> Result<TurnEnd, NotDone> {
@@ -46,7 +51,12 @@ pub(in crate::actor::name) async fn run_turn(
     if matches!(phase, Err(_) | Ok(Phase::Draining | Phase::Stopping)) {
         return Ok(TurnEnd::SessionOver);
     }
-    let (attempt, reserve) = (AttemptId::new(), shared.reserve(cell.name.tenant(), shared.backend.now()));
+    let (profile, tenant) = (cell.profile(), cell.name.tenant());
+    if shared.health.rejects(tries, &profile, tenant) {
+        // The next session has the login that the profile gives then.
+        return Ok(TurnEnd::SessionOver);
+    }
+    let (attempt, reserve) = (AttemptId::new(), shared.reserve(tenant, shared.backend.now()));
     let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve };
     let Some(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
         // The queue is read again, and says what may begin.
@@ -79,8 +89,12 @@ pub(in crate::actor::name) async fn run_turn(
                 let by = if is_cut { InterruptedBy::Session { cause } } else { InterruptedBy::User };
                 (PromptOutcome::Interrupted { by, result: None }, reserved)
             }
-            ended = run(shared, &owner, &session, meter, prompt, content, interrupt) => ended?,
+            ended = answered(shared, &session, tries, run(shared, &owner, &session, meter, prompt, content, interrupt)) => ended?,
         };
+        let rejected = rejection(&outcome);
+        if outcome.is_completed() {
+            shared.passed(tries, true);
+        }
         let loss = cell.loss().await.filter(|loss| loss.counts_for(&outcome));
         let quarantine = loss.map(|loss| loss.why);
         let is_lost = quarantine.is_some();
@@ -89,11 +103,57 @@ pub(in crate::actor::name) async fn run_turn(
         }
         let owner = owner.clone();
         finish(shared, Finish { owner, prompt: prompt.id, attempt, outcome, cost, quarantine }).await?;
-        Ok(if is_lost { TurnEnd::SessionOver } else { TurnEnd::Ended })
+        if let Some(why) = &rejected {
+            // The session keeps its login: the next one gets another, once there is one.
+            shared.failed_by(Cause::KeyRejected, why.clone(), cell, tries);
+        }
+        Ok(if is_lost || rejected.is_some() { TurnEnd::SessionOver } else { TurnEnd::Ended })
     };
     let end = turn.await;
     cell.holdings().running = None;
     end
+}
+
+/// Waits for the end of a turn. A turn that tries whether a login is taken has passed with the first answer of the model.
+async fn answered<T>(
+    shared: &FleetShared,
+    session: &Session,
+    tries: &mut Vec<Try>,
+    turn: impl Future<Output = T>,
+) -> T {
+    let mut turn = pin!(turn);
+    if tries.is_empty() {
+        return turn.await;
+    }
+    let mut messages = session.messages();
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut turn => return ended,
+            message = messages.next() => match message {
+                Some(MessageOrGap::Message(Message::Assistant(said))) if is_of_model(&said) => break,
+                Some(_) => {}
+                None => return turn.await,
+            },
+        }
+    }
+    shared.passed(tries, true);
+    turn.await
+}
+
+/// True for an answer of the model, and false for a message in which the CLI tells an error of the API.
+fn is_of_model(said: &AssistantMessage) -> bool {
+    said.error.is_none() && said.message.model.as_deref() != Some("<synthetic>")
+}
+
+/// The error of a turn whose login was rejected.
+fn rejection(outcome: &PromptOutcome) -> Option<String> {
+    match outcome {
+        PromptOutcome::Failed { kind, message, .. } if *kind == snake_case(ErrorKind::Unauthenticated) => {
+            Some(message.clone())
+        }
+        _ => None,
+    }
 }
 
 /// Sends the prompt and reads its turn to the end.

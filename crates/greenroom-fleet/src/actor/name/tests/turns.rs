@@ -58,7 +58,15 @@ impl Waiting {
     }
 
     async fn run(&self, interrupt: &CancellationToken) -> Result<TurnEnd, NotDone> {
-        run_turn(&self.shared, &self.cell, &mut UsageTracker::default(), &self.prompt, interrupt).await
+        run_turn(
+            &self.shared,
+            &self.cell,
+            &mut UsageTracker::default(),
+            &mut Vec::new(),
+            &self.prompt,
+            interrupt,
+        )
+        .await
     }
 }
 
@@ -79,7 +87,8 @@ async fn an_interrupt_while_the_session_takes_the_prompt_interrupts_its_turn() {
     let Waiting { shared, cell, prompt, mut played } = Waiting::with_continuations(0).await;
     let (interrupt, mut meter) = (CancellationToken::new(), UsageTracker::default());
     let mut events = shared.events.subscribe();
-    let mut turn = Box::pin(run_turn(&shared, &cell, &mut meter, &prompt, &interrupt));
+    let mut tries = Vec::new();
+    let mut turn = Box::pin(run_turn(&shared, &cell, &mut meter, &mut tries, &prompt, &interrupt));
     // `Begun` is told right before the turn looks for an interrupt and hands the prompt over, all in one poll.
     let mut begun = || {
         std::iter::from_fn(|| events.try_recv().ok()).any(|event| matches!(event, FleetEvent::Begun { .. }))
@@ -138,7 +147,8 @@ async fn an_outcome_that_the_backend_never_takes_is_replaced_by_a_failure() {
     });
     let Waiting { shared, cell, prompt, played } = &mut waiting;
     let (interrupt, mut meter) = (CancellationToken::new(), UsageTracker::default());
-    let turn = run_turn(shared, cell, &mut meter, prompt, &interrupt);
+    let mut tries = Vec::new();
+    let turn = run_turn(shared, cell, &mut meter, &mut tries, prompt, &interrupt);
     let cli = async {
         let prompt = played.cli.expect("user").await;
         played.cli.finish_turn(&prompt, &"x".repeat(1 << 20));

@@ -9,6 +9,7 @@ use super::stage::{
 use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
+use crate::registry::tests::counted;
 use crate::request::{
     Accept, ActivationFailed, Append, Ask, Claim, Claimed, Marked, Owned, Reserve, Withdrawn,
 };
@@ -62,7 +63,7 @@ pub(super) async fn all_fenced(
     same("a finish", stage.backend.finish(finish(old, prompt, attempt, completed())).await?, Owned::Fenced)?;
     let ask = Ask { owner: old.clone(), question: QuestionId::new(), prompt, wait: LEASE, body: json!({}) };
     same("a question", stage.backend.ask(ask).await?, Owned::Fenced)?;
-    let failed = ActivationFailed { owner: old.clone(), why: String::new(), period: LEASE, intensity: 1 };
+    let failed = ActivationFailed { owner: old.clone(), why: String::new(), counted: counted(LEASE, 1) };
     same("a failed activation", stage.backend.activation_failed(failed).await?, Owned::Fenced)?;
     same("a release", stage.backend.release(old.clone()).await?, Owned::Fenced)?;
     let process = stage.backend.record_process(old.clone(), Some(json!({ "pid": 1 }))).await?;
@@ -143,7 +144,7 @@ async fn withdrawn(stage: Stage) -> Checked {
     let owner = stage.own_by(node, "a").await?;
     stage.begin(&owner, prompt).await?;
     stage.kill(node).await?;
-    let quarantined = stage.backend.quarantine(name("a"), "it kills its nodes".to_owned()).await?;
+    let quarantined = stage.backend.quarantine(name("a"), "it kills its nodes".into()).await?;
     same("the answer to the quarantine", quarantined, Marked::Done)?;
     for what in ["the answer", "the repeated answer"] {
         same(what, stage.backend.withdraw(prompt).await?, Withdrawn::Interrupted)?;

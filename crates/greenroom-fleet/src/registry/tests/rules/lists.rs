@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::stage::{Checked, Stage, accept, name, promises, same, tenant, unexpected};
 use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::id::Name;
+use crate::registry::tests::counted;
 use crate::registry::{Key, Table};
 use crate::request::{Accept, ActivationFailed, Marked, Owned, Page, QueueBounds};
 
@@ -40,12 +41,12 @@ async fn stuck(stage: Stage) -> Checked {
     }
     same("names at first", listed(&stage).await?, vec![])?;
     for to in ["c", "a"] {
-        let quarantined = stage.backend.quarantine(name(to), "it loops".to_owned()).await?;
+        let quarantined = stage.backend.quarantine(name(to), "it loops".into()).await?;
         same("the answer", quarantined, Marked::Done)?;
     }
     let owner = stage.own("d").await?;
     let (why, period) = ("no disk".to_owned(), std::time::Duration::from_secs(60));
-    let failed = ActivationFailed { owner, why, period, intensity: 3 };
+    let failed = ActivationFailed { owner, why, counted: counted(period, 3) };
     let after = stage.backend.activation_failed(failed).await?;
     same("what follows a failure", after, Owned::Done(Some(1)))?;
     same("names then", listed(&stage).await?, vec![name("a"), name("c"), name("d")])?;
@@ -62,7 +63,7 @@ async fn stuck(stage: Stage) -> Checked {
 
 async fn deleted(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
-    let quarantined = stage.backend.quarantine(name("a"), "it loops".to_owned()).await?;
+    let quarantined = stage.backend.quarantine(name("a"), "it loops".into()).await?;
     same("the answer", quarantined, Marked::Done)?;
     stage.delete("a").await?;
     same("names meanwhile", listed(&stage).await?, vec![name("a")])?;

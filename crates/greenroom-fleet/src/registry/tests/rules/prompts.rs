@@ -178,7 +178,7 @@ async fn expired(stage: Stage) -> Checked {
     same("the moment of the next expiry", stage.backend.next_expiry().await?.is_some(), true)?;
     same("the number of expired prompts", stage.backend.expire_prompts(10).await?, 1)?;
     same("the number of expired prompts after that", stage.backend.expire_prompts(10).await?, 0)?;
-    let outcome = PromptOutcome::Unsent { why: Unsent::Expired };
+    let outcome = PromptOutcome::Unsent { why: Unsent::Expired { cause: None } };
     same("the outcome", stage.outcome(short).await?, Some(outcome))?;
     same("the queue", stage.queue("a").await?, vec![long])
 }

@@ -67,7 +67,11 @@ async fn expired(stage: Stage) -> Checked {
         let late = stage.backend.begin(begin(&owner, prompt, AttemptId::new())).await?;
         same(what, late, Owned::Done(None))?;
     }
-    same("the outcome", stage.outcome(prompt).await?, Some(PromptOutcome::Unsent { why: Unsent::Expired }))?;
+    same(
+        "the outcome",
+        stage.outcome(prompt).await?,
+        Some(PromptOutcome::Unsent { why: Unsent::Expired { cause: None } }),
+    )?;
     same("the sum of waiting prompts", stage.backend.queued().await?, 0)
 }
 
