@@ -39,6 +39,7 @@
 //! | define a fleet: profiles, tenants, limits | [`FleetBuilder`], [`ActivationContext`], [`Quota`], [`FleetLimits`] |
 //! | find a session and send it a prompt | [`Fleet::session`], [`FleetSession`], [`FleetPrompt`] |
 //! | read a turn, now or after a restart | [`FleetTurn`], [`Fleet::turn`], [`PromptOutcome`] |
+//! | show a turn on a page, from any node | [`FleetTurn::updates`], [`Update`] |
 //! | let people decide | [`Fleet::questions`], [`Fleet::answer`] |
 //! | watch the fleet | [`Fleet::events`], [`Fleet::snapshot`] |
 //! | end the fleet | [`Fleet::drain`] |
@@ -85,6 +86,7 @@ mod stage;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod transcripts;
+mod update;
 #[cfg(test)]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;
@@ -100,6 +102,7 @@ pub use face::fleet::Fleet;
 pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
+pub use face::turn::updates::TurnUpdates;
 pub use face::turn::{FleetTurn, TurnItem};
 pub use id::{AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 pub use limits::{Budget, FleetLimits, Quota};
@@ -116,6 +119,7 @@ pub use request::{
     StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
+pub use update::{InvalidUpdateId, TurnUsage, Update, UpdateId};
 
 /// The programs of the README and of the guide are doc tests.
 #[cfg(all(doctest, feature = "testkit"))]

@@ -289,6 +289,8 @@ requests! {
     fn answer(question: QuestionId, attempt: AttemptId, answer: Value) -> Answered;
     /// A question: an open one until its turn ends, a decided one until its prompt is forgotten.
     fn question(question: QuestionId) -> Option<QuestionRecord>;
+    /// The questions of a turn: all open ones, then up to `decided` decided ones in the order of their ids, at most [`Page::MOST`].
+    fn questions_of(prompt: PromptId, decided: usize) -> Vec<QuestionRecord>;
     /// Open questions, the nearest deadline first.
     fn open_questions(limit: usize) -> Vec<QuestionRecord>;
     /// Decides open questions whose deadline has passed.

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod updates;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -68,7 +69,19 @@ pub struct FleetTurn {
     live: Option<Reader>,
     /// The records are to be read.
     look: bool,
+    /// Questions that were asked in the turn, as its record says.
+    asked: u32,
+    /// The questions of the turn may have changed.
+    questions: bool,
     over: bool,
+}
+
+/// The next thing in a turn, for its readers in this crate.
+enum Next {
+    Item(Result<TurnItem, FleetError>),
+    /// The questions of the turn may have changed.
+    Questions,
+    Over,
 }
 
 /// What comes next in a turn of a fleet.
@@ -136,6 +149,8 @@ impl FleetTurn {
             held: None,
             live: None,
             look: true,
+            asked: 0,
+            questions: false,
             over: false,
         }
     }
@@ -165,11 +180,25 @@ impl FleetTurn {
     /// Safe to cancel: an item is taken only when it is returned.
     pub async fn next(&mut self) -> Option<Result<TurnItem, FleetError>> {
         loop {
+            match self.next_or_questions().await {
+                Next::Item(item) => return Some(item),
+                Next::Questions => {}
+                Next::Over => return None,
+            }
+        }
+    }
+
+    /// The next thing. Safe to cancel.
+    async fn next_or_questions(&mut self) -> Next {
+        loop {
             if let Some(item) = self.ready.pop_front() {
-                return Some(item);
+                return Next::Item(item);
+            }
+            if std::mem::take(&mut self.questions) {
+                return Next::Questions;
             }
             if self.over {
-                return None;
+                return Next::Over;
             }
             if let Err(error) = self.advance().await {
                 (self.over, self.live) = (true, None);
@@ -225,6 +254,7 @@ impl FleetTurn {
             Heard::Message(message) => self.held = Some(message),
             Heard::Missed(count) => self.ready.push_back(Ok(TurnItem::MissedPartials { count })),
             Heard::Look => self.look = true,
+            Heard::Questions => self.questions = true,
         }
         Ok(())
     }
@@ -258,6 +288,7 @@ impl FleetTurn {
         let shared = &self.shared;
         self.live.get_or_insert_with(|| shared.hub.read(self.prompt));
         let record = self.record().await?;
+        (self.asked, self.questions) = (record.asked, self.questions || record.asked > 0);
         if record.last_seq > self.last_seq {
             let stored = self.stored().await?;
             let may_be_more = !stored.is_empty();

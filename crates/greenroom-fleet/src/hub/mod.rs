@@ -144,6 +144,9 @@ async fn pass_on(mut changes: broadcast::Receiver<Change>, turns: Arc<Turns>) {
             Ok(Change::Ended(prompt)) => {
                 lock(&turns).get_mut(&prompt).map(Audience::look).into_iter().collect()
             }
+            Ok(Change::Asked(prompt, _) | Change::Decided(prompt, _)) => {
+                lock(&turns).get_mut(&prompt).map(Audience::questions).into_iter().collect()
+            }
             // A feed shows the messages itself.
             Ok(Change::Messages(prompt)) => {
                 let mut turns = lock(&turns);

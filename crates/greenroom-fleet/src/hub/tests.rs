@@ -26,6 +26,7 @@ fn heard(heard: Option<Heard>) -> String {
         Some(Heard::Message(live)) => format!("~{}", live.after),
         Some(Heard::Missed(count)) => format!("-{count}"),
         Some(Heard::Look) => "look".to_owned(),
+        Some(Heard::Questions) => "questions".to_owned(),
         None => "nothing".to_owned(),
     }
 }

@@ -31,6 +31,8 @@ pub(crate) enum Heard {
     Missed(u64),
     /// The records of the prompt have changed, or may have.
     Look,
+    /// A question of the turn was asked or decided, or has ended.
+    Questions,
 }
 
 /// The feeds and the readers of a turn.
@@ -53,6 +55,7 @@ struct Unheard {
     /// Partial messages that were dropped before the first one.
     missed: u64,
     look: bool,
+    questions: bool,
 }
 
 impl Audience {
@@ -88,6 +91,13 @@ impl Audience {
         self.changed.clone()
     }
 
+    /// Tells all readers that questions of the turn have changed. Wake them after the lock is released.
+    #[must_use]
+    pub(super) fn questions(&mut self) -> Arc<Notify> {
+        self.readers.values_mut().for_each(|reader| reader.questions = true);
+        self.changed.clone()
+    }
+
     /// The next thing for a reader to hear.
     pub(super) fn take(&mut self, reader: u64) -> Option<Heard> {
         let reader = self.readers.get_mut(&reader)?;
@@ -95,7 +105,9 @@ impl Audience {
             return Some(Heard::Missed(std::mem::take(&mut reader.missed)));
         }
         let message = reader.pop().map(Heard::Message);
-        message.or_else(|| std::mem::take(&mut reader.look).then_some(Heard::Look))
+        let questions = || std::mem::take(&mut reader.questions).then_some(Heard::Questions);
+        let look = || std::mem::take(&mut reader.look).then_some(Heard::Look);
+        message.or_else(questions).or_else(look)
     }
 
     /// The number of messages that the slowest reader is behind.

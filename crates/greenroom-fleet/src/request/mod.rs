@@ -56,10 +56,10 @@ pub enum Change {
     Messages(PromptId),
     /// A prompt has its outcome.
     Ended(PromptId),
-    /// A question was asked.
-    Asked(QuestionId),
-    /// A question was decided, or ended with its turn.
-    Decided(QuestionId),
+    /// A question was asked in a turn.
+    Asked(PromptId, QuestionId),
+    /// A question of a turn was decided, or ended with the turn.
+    Decided(PromptId, QuestionId),
     /// A command waits for a node.
     Commanded(NodeId),
     /// A command has its result.
