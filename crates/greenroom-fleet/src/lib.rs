@@ -115,8 +115,9 @@ pub use record::{
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
-    CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds, Refused, Reserve,
-    StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    CommandPut, Departure, Finish, Join, Marked, NodeMessage, Owned, Ownership, Page, QueueBounds, Refused,
+    Reserve, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
+    Withdrawn,
 };
 pub use transcripts::Transcripts;
 pub use update::{InvalidUpdateId, TurnUsage, Update, UpdateId};

@@ -241,10 +241,10 @@ impl FleetBuilder {
         }
         let watchdog =
             (self.watchdog && is_shared).then(|| fence::watchdog(self.limits.lease)).transpose()?;
-        let fence = Fence::new(self.limits.lease, watchdog);
+        let (fence, peers) = (Fence::new(self.limits.lease, watchdog), Arc::default());
         Ok(FleetShared {
             transitions: backend.transitions().into(),
-            hub: Hub::of(&backend),
+            hub: Hub::of(&backend, Arc::clone(&peers)),
             backend,
             limits: self.limits,
             quotas: self.quotas,
@@ -255,7 +255,7 @@ impl FleetBuilder {
             host: self.host.unwrap_or_else(|| "local".to_owned()),
             placement: self.placement,
             transcripts: transcripts == TranscriptsIn::Backend,
-            peers: Default::default(),
+            peers,
             awake: Default::default(),
             events: self.events,
             draining: CancellationToken::new(),

@@ -5,6 +5,7 @@
 
 #![allow(clippy::large_enum_variant, reason = "an answer is moved once, and a box would cost an allocation")]
 
+mod between;
 mod names;
 mod prompts;
 mod transcripts;
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
 
 pub use crate::id::Ownership;
+pub use between::NodeMessage;
+pub(crate) use between::{NodeNews, Piece};
 pub use names::{
     ActivationFailed, Claim, Claimed, CommandPut, Departure, Join, Marked, WaitingCursor, WaitingNames,
     WaitingPage,

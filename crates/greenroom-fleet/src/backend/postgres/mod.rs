@@ -35,6 +35,7 @@ use super::{Backend, Channels, Reply};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
+use crate::request::NodeMessage;
 use clock::ServerClock;
 use connection::Connections;
 use hints::Hints;
@@ -156,14 +157,14 @@ impl PostgresBackend {
         let first = error::in_time(connect_timeout, async { Ok(first.await) }).await;
         let mut first = first.map_err(error::of_request)??;
         // It has limits of its own: a node that waits for others to make the schema is not late.
-        migrate::migrate(&mut first, &schema).await?;
+        let channel = migrate::migrate(&mut first, &schema).await?;
         let (channels, telling, listening) = (Channels::new(), lane(CONTROL, 1), address.clone());
         // The listener asks nothing of the schema.
         let pool = move || {
             let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONTROL);
             pool.connect_lazy_with(listening.clone())
         };
-        let hints = Hints::start(telling, pool, &schema, channels.clone());
+        let hints = Hints::start(telling, pool, channel, channels.clone());
         let (clock, commits, conflicts, tasks) = Default::default();
         let backend = Self(Arc::new(Inner { lanes, channels, hints, clock, commits, conflicts, tasks }));
         // Learns the server's clock.
@@ -259,6 +260,11 @@ impl Backend for PostgresBackend {
 
     fn channels(&self) -> &Channels {
         &self.0.channels
+    }
+
+    fn publish(&self, message: NodeMessage) {
+        self.0.hints.publish(message.clone());
+        self.0.channels.deliver(message);
     }
 }
 

@@ -18,6 +18,7 @@ use greenroom::Message;
 use super::{FleetTurn, Next, TurnItem};
 use crate::backend::Requests;
 use crate::error::FleetError;
+use crate::hub::{is_said, starts_text};
 use crate::id::QuestionId;
 use crate::record::QuestionRecord;
 use crate::request::Page;
@@ -83,25 +84,28 @@ impl FleetTurn {
     /// The updates of the turn for a page, from the first one on: texts, tool calls, questions, usage and the outcome, and deltas
     /// while the model writes. Begin after an update with [`TurnUpdates::after`].
     pub fn updates(self) -> TurnUpdates {
-        TurnUpdates {
-            turn: self.messages_from(1),
-            seen: UpdateId::START,
-            ready: VecDeque::new(),
-            questions: Questions::default(),
-            look: false,
-            deltas: Deltas::default(),
-            over: false,
-        }
+        TurnUpdates::new(self, UpdateId::START)
     }
 }
 
 impl TurnUpdates {
+    fn new(turn: FleetTurn, seen: UpdateId) -> Self {
+        Self {
+            // The message of the last update may have more of them.
+            turn: turn.messages_from(seen.seq.max(1)),
+            seen,
+            ready: VecDeque::new(),
+            questions: Questions::default(),
+            look: false,
+            deltas: Deltas::default(),
+            over: seen == UpdateId::END,
+        }
+    }
+
     /// Begins after an update: a browser that reconnects sends the id of the last one as `Last-Event-ID`. Default, and `None`: the
     /// first update. After [`UpdateId::END`] nothing comes.
     pub fn after(self, seen: impl Into<Option<UpdateId>>) -> Self {
-        let seen = seen.into().unwrap_or(UpdateId::START);
-        let turn = self.turn.messages_from(seen.seq.max(1));
-        Self { seen, over: seen == UpdateId::END, ..turn.updates() }
+        Self::new(self.turn, seen.into().unwrap_or(UpdateId::START))
     }
 
     /// The next update; `None` after the outcome, or after an error.
@@ -211,17 +215,12 @@ impl Deltas {
         if !message.is_main_thread() {
             return None;
         }
-        if let "message_start" | "content_block_start" = event.event_type() {
+        if starts_text(event.event_type()) {
             *self = Self { starts: true, has_hole: false };
         }
         let text = event.text_delta().filter(|text| !text.is_empty() && !self.has_hole)?;
         Some(Update::Delta { text: text.to_owned(), starts: std::mem::take(&mut self.starts) })
     }
-}
-
-/// True for a complete message of the model on the main thread: it ends the deltas before it.
-fn is_said(message: &Message) -> bool {
-    matches!(message, Message::Assistant(_)) && message.is_main_thread()
 }
 
 impl fmt::Debug for TurnUpdates {

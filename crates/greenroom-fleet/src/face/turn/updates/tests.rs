@@ -254,6 +254,23 @@ async fn each_question_is_asked_and_decided_once_and_again_after_a_reconnect() {
     assert_eq!(rest(again).await, [r#"decided "first" by another answer"#, "end outcome completed"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_question_is_asked_after_another_was_decided() {
+    let turn = Running::new().await;
+    let mut updates = turn.updates();
+    assert_eq!(ready(&mut updates), [""; 0]);
+    let first = turn.ask("first").await;
+    tokio::task::yield_now().await;
+    assert_eq!(ready(&mut updates), [r#"asked "first""#]);
+    turn.answer(first).await;
+    tokio::task::yield_now().await;
+    assert_eq!(ready(&mut updates), [r#"decided "first" by another answer"#]);
+    turn.ask("second").await;
+    tokio::task::yield_now().await;
+    assert_eq!(ready(&mut updates), [r#"asked "second""#]);
+    turn.end().await;
+}
+
 #[test]
 fn the_json_of_an_outcome_is_for_the_people_of_a_tenant() {
     let json = |outcome| {
