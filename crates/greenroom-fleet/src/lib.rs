@@ -39,6 +39,7 @@
 //! | define a fleet: profiles, tenants, limits | [`FleetBuilder`], [`ActivationContext`], [`Quota`], [`FleetLimits`] |
 //! | find a session of a tenant and send it a prompt | [`Fleet::tenant`], [`FleetTenant::session`], [`FleetSession`], [`FleetPrompt`] |
 //! | read a turn, now or after a restart | [`FleetTurn`], [`FleetTenant::turn`], [`PromptOutcome`] |
+//! | show a turn on a page, from any node | [`FleetTurn::updates`], [`Update`] |
 //! | let people decide | [`FleetTenant::questions`], [`FleetTenant::answer`] |
 //! | decide what a person may do | [`Authoriser`], [`FleetTenant::on_behalf_of`] |
 //! | watch the fleet, over all tenants | [`Fleet::operator`], [`Operator::events`], [`Operator::snapshot`] |
@@ -93,6 +94,7 @@ mod stage;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod transcripts;
+mod update;
 mod users;
 #[cfg(test)]
 #[path = "../../../tests/support/wait.rs"]
@@ -112,6 +114,7 @@ pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
 pub use face::tenant::FleetTenant;
+pub use face::turn::updates::TurnUpdates;
 pub use face::turn::{FleetTurn, TurnItem};
 pub use health::{Degradation, Health};
 pub use id::{
@@ -127,11 +130,12 @@ pub use record::{
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
-    CommandPut, Counted, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds, Refused,
-    Reserve, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
+    CommandPut, Counted, Departure, Finish, Join, Marked, NodeMessage, Owned, Ownership, Page, QueueBounds,
+    Refused, Reserve, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
     Withdrawn,
 };
 pub use transcripts::Transcripts;
+pub use update::{InvalidUpdateId, TurnUsage, Update, UpdateId};
 pub use users::UserPool;
 
 /// The programs of the README and of the guide are doc tests.

@@ -150,7 +150,7 @@ impl Asker {
             if left.is_zero() {
                 return self.expire(id).await;
             }
-            hint(changes, Change::Decided(id), left.min(LOOK)).await;
+            hint(changes, Change::Decided(question.prompt, id), left.min(LOOK)).await;
             match repeat(&self.shared, || backend.question(id)).await? {
                 Some(QuestionRecord { decision: None, .. }) => {}
                 question => return Ok(question.and_then(|question| question.decision)),

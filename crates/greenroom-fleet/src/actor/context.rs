@@ -84,7 +84,7 @@ pub(crate) struct FleetShared {
     /// The backend keeps the transcripts. Otherwise each host keeps those of its sessions as files.
     pub(crate) transcripts: bool,
     /// The other living nodes, as the keeper has counted them.
-    pub(crate) peers: AtomicU32,
+    pub(crate) peers: Arc<AtomicU32>,
     /// The names that have an actor here, with what they hold.
     pub(crate) awake: Mutex<HashMap<Name, Arc<NameCell>>>,
     /// Readers of turns that run on this node.

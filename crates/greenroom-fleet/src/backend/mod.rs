@@ -9,6 +9,7 @@
 //! Write a [`Backend`] of your own for another database: it reads rows and commits others. Check it with the conformance suite of
 //! [`testkit`](crate::testkit) (feature `testkit`).
 
+mod channels;
 pub(crate) mod local;
 mod memory;
 #[cfg(feature = "postgres")]
@@ -31,6 +32,7 @@ use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Tenant
 use crate::record::*;
 use crate::request::*;
 
+pub use channels::Channels;
 pub use local::LocalBackend;
 pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
@@ -40,45 +42,6 @@ use run::request;
 pub use crate::registry::{
     Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Told, Wanted, commit_rows, read_rows,
 };
-
-/// The number of changes or transitions that a slow reader of a [`Channels`] may be behind.
-const TOLD: usize = 4096;
-
-/// The channels on which a backend tells what it has made durable. Clones are the same channels.
-#[derive(Clone, Debug)]
-pub struct Channels {
-    changes: broadcast::Sender<Change>,
-    transitions: broadcast::Sender<FleetEvent>,
-}
-
-impl Channels {
-    /// New channels.
-    #[allow(clippy::new_without_default, reason = "two new ones would not be equal")]
-    pub fn new() -> Self {
-        Self { changes: broadcast::Sender::new(TOLD), transitions: broadcast::Sender::new(TOLD) }
-    }
-
-    /// Channels for the same transitions, on which no change is told.
-    #[cfg(feature = "testkit")]
-    pub(crate) fn without_changes(&self) -> Self {
-        Self { transitions: self.transitions.clone(), ..Self::new() }
-    }
-
-    /// Tells what a commit has done, which is durable now.
-    pub fn tell(&self, told: Told) {
-        for transition in told.transitions {
-            // An error: nobody listens.
-            self.transitions.send(transition).ok();
-        }
-        told.changes.into_iter().for_each(|change| self.tell_change(change));
-    }
-
-    /// Tells a change that another process has made.
-    pub fn tell_change(&self, change: Change) {
-        // An error: nobody listens. A change is a hint.
-        self.changes.send(change).ok();
-    }
-}
 
 /// The future of a request to a backend.
 pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
@@ -124,6 +87,13 @@ pub trait Backend: Send + Sync + 'static {
     /// The channels on which this value of the backend and its clones tell what was made durable. Other processes are told of changes as
     /// well, as far as the backend can.
     fn channels(&self) -> &Channels;
+
+    /// Passes a message on to the fleets on this backend, which [`Channels::deliver`] it: in this process, and in others as far as the
+    /// backend can. It keeps nothing, may lose the message, and must not block. A node publishes 160 KiB of text a second at most.
+    /// Default: to the fleets on this value of the backend and its clones.
+    fn publish(&self, message: NodeMessage) {
+        self.channels().deliver(message);
+    }
 
     /// The folder for the files of the sessions, if the builder of the fleet names none. Default: none, so the builder has
     /// to name one.
@@ -327,6 +297,8 @@ requests! {
     fn answer(question: QuestionId, attempt: AttemptId, answer: Value) -> Answered;
     /// A question: an open one until its turn ends, a decided one until its prompt is forgotten.
     fn question(question: QuestionId) -> Option<QuestionRecord>;
+    /// The questions of a turn: all open ones, then up to `decided` decided ones in the order of their ids, at most [`Page::MOST`].
+    fn questions_of(prompt: PromptId, decided: usize) -> Vec<QuestionRecord>;
     /// Open questions, the nearest deadline first.
     fn open_questions(limit: usize) -> Vec<QuestionRecord>;
     /// Decides open questions whose deadline has passed.

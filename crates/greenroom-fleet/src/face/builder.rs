@@ -303,7 +303,7 @@ impl FleetBuilder {
         }
         let watchdog =
             (self.watchdog && is_shared).then(|| fence::watchdog(self.limits.lease)).transpose()?;
-        let fence = Fence::new(self.limits.lease, watchdog);
+        let (fence, peers) = (Fence::new(self.limits.lease, watchdog), Arc::default());
         let mut folders = Folders::at(folder, transcripts == TranscriptsIn::Backend);
         let mut users = None;
         if let Some(pool) = &self.users {
@@ -312,7 +312,7 @@ impl FleetBuilder {
         }
         Ok(FleetShared {
             transitions: backend.transitions().into(),
-            hub: Hub::of(&backend),
+            hub: Hub::of(&backend, Arc::clone(&peers)),
             backend,
             limits: self.limits,
             quotas: self
@@ -329,7 +329,7 @@ impl FleetBuilder {
             host: self.host.unwrap_or_else(|| "local".to_owned()),
             placement: self.placement,
             transcripts: transcripts == TranscriptsIn::Backend,
-            peers: Default::default(),
+            peers,
             awake: Default::default(),
             events: self.events,
             draining: CancellationToken::new(),

@@ -1,6 +1,7 @@
 //! A named session of a fleet.
 
 mod command;
+mod running;
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use greenroom::Prompt;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use self::command::{AGAIN, Commanded, command, owner};
+use self::command::{AGAIN, Commanded, command};
 use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
 use super::scope::Scope;
@@ -20,7 +21,7 @@ use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
-use crate::id::{Name, Ownership, PromptId, Timestamp};
+use crate::id::{Name, PromptId, Timestamp};
 use crate::question::QuestionQuery;
 use crate::record::{CommandKind, NameRecord, NameState, PromptContent, QuestionRecord};
 use crate::request::{Accept, Accepted, Marked, QueueBounds, Refused};
@@ -147,82 +148,30 @@ impl FleetSession {
         Some(budget.period_at(now).after(budget.period).since(now))
     }
 
-    /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up.
+    /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up: on the node that owns
+    /// the session, and here if no node does.
     ///
     /// # Errors
-    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot start; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
+    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot start; [`FleetError::OwnerFailed`] if it cannot
+    /// start on the node that owns it, and [`FleetError::OwnerSilent`] if that node does not answer; [`FleetError::Backend`].
     pub async fn warm(&self) -> Result<(), FleetError> {
         self.allow(Action::Warm).await?;
         for _ in 0..ATTEMPTS {
-            // `None`: the actor of the name was about to end, and the next one takes the message.
-            if let Some(warm) = self.ask(true, NameMessage::Warm).await {
-                return warm;
+            match self.ask(true, NameMessage::Warm).await {
+                Some(Err(FleetError::Elsewhere { .. })) => {
+                    // Otherwise the owner has given the session back meanwhile.
+                    if command(self.shared(), &self.name, CommandKind::Warm).await? == Commanded::Done {
+                        return Ok(());
+                    }
+                }
+                Some(warm) => return warm,
+                // The actor of the name was about to end, and the next one takes the message.
+                None => {}
             }
             tokio::time::sleep(AGAIN).await;
         }
         let why = "the session was being put to sleep, or the fleet is draining: try again";
         Err(FleetError::State(why.to_owned()))
-    }
-
-    /// Interrupts the running turn, on any node. `false`: no turn runs. Prompts that wait go on waiting.
-    ///
-    /// If another node owns the session, the first look at the session's record decides which turn is meant: a later turn is not
-    /// interrupted. The owner has ten seconds to take the interrupt, also if this future is dropped meanwhile.
-    ///
-    /// # Errors
-    /// [`FleetError::Session`] or [`FleetError::OwnerFailed`] if the CLI does not take the interrupt; [`FleetError::OwnerSilent`] and
-    /// [`FleetError::OutcomeUnknown`] if another node owns the session and does not answer; [`FleetError::Backend`].
-    pub async fn interrupt(&self) -> Result<bool, FleetError> {
-        self.interrupt_if(None).await
-    }
-
-    /// Interrupts the turn of a prompt, if it runs. `false`: it does not run.
-    ///
-    /// # Errors
-    /// As [`interrupt`](Self::interrupt).
-    pub async fn interrupt_turn(&self, prompt: PromptId) -> Result<bool, FleetError> {
-        self.interrupt_if(Some(prompt)).await
-    }
-
-    async fn interrupt_if(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
-        self.allow(Action::Interrupt).await?;
-        match self.interrupt_here(prompt).await {
-            Ok(false) => {}
-            interrupted => return interrupted,
-        }
-        // The first look decides which turn is meant, so that no later one is hit.
-        let running = match prompt {
-            Some(prompt) => Some(prompt),
-            None => owner(self.shared(), &self.name).await?.and_then(|(_, running)| running),
-        };
-        let Some(prompt) = running else { return Ok(false) };
-        match command(self.shared(), &self.name, CommandKind::Interrupt { prompt }).await? {
-            Commanded::Done => Ok(true),
-            Commanded::Nothing => Ok(false),
-            Commanded::Here => self.interrupt_here(Some(prompt)).await,
-        }
-    }
-
-    async fn interrupt_here(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
-        self.ask(false, |done| NameMessage::Interrupt { prompt, done }).await.unwrap_or(Ok(false))
-    }
-
-    /// Says something in the running turn: see [`Session::steer`](greenroom::Session::steer). It is not kept like a prompt.
-    ///
-    /// # Errors
-    /// [`FleetError::State`] if no turn runs; [`FleetError::Session`]; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
-    pub async fn steer(&self, message: impl Into<Prompt>) -> Result<(), FleetError> {
-        self.allow(Action::Steer).await?;
-        let message = Box::new(message.into());
-        match self.ask(false, |done| NameMessage::Steer { message, done }).await {
-            Some(Err(FleetError::State(_))) | None => match owner(self.shared(), &self.name).await? {
-                Some((Ownership { node, .. }, _)) if node != self.shared().node => {
-                    Err(FleetError::Elsewhere { node })
-                }
-                _ => Err(FleetError::State("no turn of the session runs: send a prompt".to_owned())),
-            },
-            Some(steered) => steered,
-        }
     }
 
     /// Puts the session to sleep, after its running turn, and returns when its CLI is gone. A prompt that waits wakes it again.

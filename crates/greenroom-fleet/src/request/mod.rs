@@ -5,6 +5,7 @@
 
 #![allow(clippy::large_enum_variant, reason = "an answer is moved once, and a box would cost an allocation")]
 
+mod between;
 mod names;
 mod prompts;
 mod transcripts;
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
 
 pub use crate::id::Ownership;
+pub use between::NodeMessage;
+pub(crate) use between::{NodeNews, Piece};
 pub use names::{
     ActivationFailed, Claim, Claimed, CommandPut, Counted, Departure, Join, Marked, WaitingCursor,
     WaitingNames, WaitingPage,
@@ -56,10 +59,10 @@ pub enum Change {
     Messages(PromptId),
     /// A prompt has its outcome.
     Ended(PromptId),
-    /// A question was asked.
-    Asked(QuestionId),
-    /// A question was decided, or ended with its turn.
-    Decided(QuestionId),
+    /// A question was asked in a turn.
+    Asked(PromptId, QuestionId),
+    /// A question of a turn was decided, or ended with the turn.
+    Decided(PromptId, QuestionId),
     /// A command waits for a node.
     Commanded(NodeId),
     /// A command has its result.

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `wait 30` | answers after 30 s |
 //! | `hold` | answers when it is interrupted |
+//! | `listen` | the same, and takes messages into the turn |
+//! | `write 5` | writes `0 1 2 3 4 `, a number each second, and answers |
 //! | `cost 0.5` | answers, at a cost of 0.5 dollars |
 //! | `background 60` | answers, and has a background agent for 60 s |
 //! | `background on` | answers, and has a background agent from then on |
@@ -40,6 +42,8 @@ type OnRead = Arc<dyn Fn(&str, &str) + Send + Sync>;
 struct State {
     transports: HashMap<String, MemoryTransport>,
     prompts: Vec<(String, String)>,
+    /// Messages that were read in a turn.
+    steered: Vec<(String, String)>,
     /// Names, and the ids of the conversations.
     launches: Vec<(String, String)>,
     live: HashMap<String, usize>,
@@ -108,6 +112,11 @@ impl Clis {
         self.state().prompts.clone()
     }
 
+    /// The messages that CLIs have read in their turns, with their names.
+    pub(crate) fn steered(&self) -> Vec<(String, String)> {
+        self.state().steered.clone()
+    }
+
     /// The prompts that the CLIs of a name have read.
     pub(crate) fn prompts_of(&self, name: &str) -> Vec<String> {
         self.prompts().into_iter().filter(|(of, _)| of == name).map(|(_, text)| text).collect()
@@ -157,6 +166,11 @@ impl Clis {
     /// Waits until the CLIs have read as many prompts.
     pub(crate) async fn read(&self, count: usize) {
         self.until("prompts", |state| state.prompts.len() >= count).await;
+    }
+
+    /// Waits until the CLIs have read as many messages in their turns.
+    pub(crate) async fn heard(&self, count: usize) {
+        self.until("messages", |state| state.steered.len() >= count).await;
     }
 
     /// Waits until no CLI is left.
@@ -300,11 +314,43 @@ impl Player<'_> {
                 Ended::Interrupted => self.end.fail_turn(prompt, "aborted_tools", "interrupted"),
                 Ended::Exit(exit) => return Some(exit),
             },
+            ("listen", "") => {
+                self.lifecycle(prompt, "queued");
+                self.lifecycle(prompt, "started");
+                if let Ended::Exit(exit) = self.wait(None).await {
+                    return Some(exit);
+                }
+                self.end.fail_turn(prompt, "aborted_tools", "interrupted");
+                self.lifecycle(prompt, "completed");
+            }
             ("hold", "") => match self.wait(None).await {
                 Ended::Interrupted => self.end.fail_turn(prompt, "aborted_tools", "interrupted"),
                 Ended::Exit(exit) => return Some(exit),
                 Ended::Time => unreachable!("it waits without a limit"),
             },
+            ("write", count) => {
+                self.part(json!({
+                    "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" },
+                }));
+                let mut written = String::new();
+                for number in 0..count.parse::<u64>().unwrap() {
+                    match self.wait(Some(Duration::from_secs(1))).await {
+                        Ended::Time => {}
+                        Ended::Interrupted => {
+                            self.end.fail_turn(prompt, "aborted_tools", "interrupted");
+                            return None;
+                        }
+                        Ended::Exit(exit) => return Some(exit),
+                    }
+                    let text = format!("{number} ");
+                    written += &text;
+                    self.part(json!({
+                        "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": text },
+                    }));
+                }
+                self.say(&written);
+                self.finish(prompt, &text);
+            }
             ("cost", dollars) => {
                 self.cost += dollars.parse::<f64>().unwrap();
                 self.finish(prompt, &text);
@@ -354,10 +400,23 @@ impl Player<'_> {
             };
             match frame {
                 Some(frame) if self.control(&frame) => return Ended::Interrupted,
+                Some(frame) if frame["type"] == "user" => self.steered(&frame),
                 Some(_) => {}
                 None => return Ended::Exit(Exit::Code(0)),
             }
         }
+    }
+
+    fn steered(&mut self, message: &Value) {
+        self.lifecycle(message, "queued");
+        self.lifecycle(message, "started");
+        let steered = (self.name.to_owned(), text_of(message));
+        self.clis.change(|state| state.steered.push(steered));
+    }
+
+    fn lifecycle(&mut self, prompt: &Value, state: &str) {
+        let uuid = &prompt["uuid"];
+        self.end.message(json!({ "type": "command_lifecycle", "command_uuid": uuid, "state": state }));
     }
 
     /// Answers, and has a background agent.
@@ -395,11 +454,19 @@ impl Player<'_> {
         }));
     }
 
-    fn finish(&mut self, prompt: &Value, text: &str) {
+    fn part(&mut self, event: Value) {
+        self.end.message(json!({ "type": "stream_event", "parent_tool_use_id": null, "event": event }));
+    }
+
+    fn say(&mut self, text: &str) {
         self.end.message(json!({
-            "type": "assistant", "message": { "role": "assistant", "content": [{ "type": "text", "text": format!("re: {text}") }] },
+            "type": "assistant", "message": { "role": "assistant", "content": [{ "type": "text", "text": text }] },
             "parent_tool_use_id": null,
         }));
+    }
+
+    fn finish(&mut self, prompt: &Value, text: &str) {
+        self.say(&format!("re: {text}"));
         self.end.message(json!({
             "type": "result", "subtype": "success", "is_error": false, "result": format!("re: {text}"), "num_turns": 1,
             "duration_ms": 0, "duration_api_ms": 0, "total_cost_usd": self.cost, "terminal_reason": "completed",

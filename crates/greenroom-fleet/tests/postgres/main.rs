@@ -42,6 +42,7 @@ mod stopped;
 #[path = "../support/moving.rs"]
 mod tenants;
 mod transcripts;
+mod updates;
 mod views;
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;

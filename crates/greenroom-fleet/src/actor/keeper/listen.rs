@@ -72,7 +72,7 @@ pub(super) async fn listen(mut changes: broadcast::Receiver<Change>, context: Ar
 
 /// Turns a change into hints, at once or later.
 fn take(change: Change, later: &mut BTreeSet<(Instant, Name)>, context: &KeeperContext) {
-    if let Change::Queued(_) | Change::Asked(_) = change {
+    if let Change::Queued(_) | Change::Asked(..) = change {
         context.hint(Duty::Expire);
     }
     match change {

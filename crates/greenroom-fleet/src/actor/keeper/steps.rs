@@ -25,6 +25,7 @@ use crate::actor::deletion::Stuck;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
 use crate::backend::Requests;
+use crate::error::FleetError;
 use crate::id::{AttemptId, CommandId, Name, Term, Timestamp};
 use crate::lock::locked;
 use crate::pages::all_of;
@@ -216,18 +217,37 @@ async fn carry_out(shared: &FleetShared, send: &SendToName, command: CommandReco
 
 /// Has the name's actor do it.
 async fn result_of(send: &SendToName, command: CommandRecord, hold: oneshot::Receiver<()>) -> CommandResult {
-    if let CommandKind::Interrupt { prompt } = command.kind {
-        let (done, answer) = oneshot::channel();
-        send(command.owner.name, NameMessage::Interrupt { prompt: Some(prompt), done });
-        return match answer.await {
-            Ok(Ok(true)) => CommandResult::Done,
-            Ok(Err(error)) => CommandResult::Failed { why: error.to_string().chars().take(WHY).collect() },
-            // An error: the name is passive, or its actor has ended before it read the message.
-            Ok(Ok(false)) | Err(_) => CommandResult::Nothing,
-        };
+    let name = command.owner.name;
+    // An error: the name is passive, or its actor has ended before it read the message.
+    let answer = match command.kind {
+        CommandKind::Interrupt { prompt } => {
+            let (done, answer) = oneshot::channel();
+            send(name, NameMessage::Interrupt { prompt: Some(prompt), done });
+            answer.await.unwrap_or(Ok(false))
+        }
+        CommandKind::Steer { prompt, message } => match serde_json::from_str(&message) {
+            Ok(message) => {
+                let (done, answer) = oneshot::channel();
+                send(name, NameMessage::Steer { prompt: Some(prompt), message, done });
+                answer.await.unwrap_or(Ok(false))
+            }
+            Err(error) => Err(FleetError::State(format!("the owner cannot read the message: {error}"))),
+        },
+        CommandKind::Warm => {
+            let (done, answer) = oneshot::channel();
+            send(name, NameMessage::Warm(done));
+            answer.await.map_or(Ok(false), |warm| warm.map(|()| true))
+        }
+        CommandKind::Passivate | CommandKind::MakeWay => {
+            let hold = (command.kind == CommandKind::MakeWay).then_some(hold);
+            let (done, answer) = oneshot::channel();
+            send(name, NameMessage::Passivate { hold, done });
+            Ok(answer.await.unwrap_or(false))
+        }
+    };
+    match answer {
+        Ok(true) => CommandResult::Done,
+        Ok(false) => CommandResult::Nothing,
+        Err(error) => CommandResult::Failed { why: error.to_string().chars().take(WHY).collect() },
     }
-    let (done, answer) = oneshot::channel();
-    let hold = (command.kind == CommandKind::MakeWay).then_some(hold);
-    send(command.owner.name, NameMessage::Passivate { hold, done });
-    if answer.await.unwrap_or(false) { CommandResult::Done } else { CommandResult::Nothing }
 }

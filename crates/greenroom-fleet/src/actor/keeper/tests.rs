@@ -236,7 +236,7 @@ async fn prompts_and_questions_expire_at_their_moments() {
     let before = Instant::now();
     let ask = Ask { owner, question, prompt: runs, wait: SECOND * 3, body: "may I?".into() };
     assert!(stage.backend.ask(ask).await.unwrap().done().unwrap().is_some());
-    at(next(Change::Decided(question)).await, before, SECOND * 3);
+    at(next(Change::Decided(runs, question)).await, before, SECOND * 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,8 +94,8 @@ impl NameActorState {
     /// The session is up. Its first turn begins at once if admission has granted one with the slot.
     fn up(&mut self, session: Session) {
         let processes = keep_processes(&self.cx, &session);
-        let (meter, interrupts) = Default::default();
-        let live = Live { session, meter, interrupts, _processes: processes };
+        let (meter, for_turn) = Default::default();
+        let live = Live { session, meter, for_turn, _processes: processes };
         self.callers.tell_up(&Ok(()));
         self.tell_admission(AdmissionMessage::Started);
         if matches!(self.stage, NameStage::Activating { turn: true }) {

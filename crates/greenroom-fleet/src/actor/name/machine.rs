@@ -110,8 +110,9 @@ pub(super) struct Live {
     pub(super) session: Session,
     /// The usage of the session's turns so far.
     pub(super) meter: Arc<Mutex<UsageTracker>>,
-    /// The interrupts that are on their way to the CLI. No turn begins before they have arrived: they would hit that turn.
-    pub(super) interrupts: TaskTracker,
+    /// Interrupts and messages for the running turn that are on their way to the CLI. No turn begins before they have arrived: they would
+    /// hit that turn.
+    pub(super) for_turn: TaskTracker,
     /// Keeps the identity of the session's process.
     pub(super) _processes: Task,
 }
@@ -305,7 +306,7 @@ impl NameActorState {
                 let by = if is_drain { PassivatedBy::Drain } else { PassivatedBy::Request };
                 self.begin_passivating(by, None);
             }
-            NameStage::Idle(live) if order.is_some() && !is_asked && live.interrupts.is_empty() => self.ask(),
+            NameStage::Idle(live) if order.is_some() && !is_asked && live.for_turn.is_empty() => self.ask(),
             NameStage::Idle(_) if order.is_none() && self.asked.is_some() => {
                 self.withdraw();
                 // The session may have been idle for long meanwhile.

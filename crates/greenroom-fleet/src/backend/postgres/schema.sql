@@ -13,6 +13,10 @@ CREATE TABLE counters (
     PRIMARY KEY (key, part)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);
 
+-- The name of the channel for hints, which hold text of conversations: whoever knows it can listen.
+CREATE TABLE hints (id uuid NOT NULL DEFAULT gen_random_uuid());
+INSERT INTO hints DEFAULT VALUES;
+
 -- The server's clock, in milliseconds since 1970.
 CREATE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint

@@ -5,6 +5,8 @@ mod elsewhere;
 mod handover;
 mod left;
 mod lost;
+mod steer;
+mod updates;
 
 use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
