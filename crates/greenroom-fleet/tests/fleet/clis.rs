@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `wait 30` | answers after 30 s |
 //! | `hold` | answers when it is interrupted |
+//! | `hold 0.5` | the same, and tells a cost of 0.5 dollars |
+//! | `deaf` | never answers |
 //! | `cost 0.5` | answers, at a cost of 0.5 dollars |
 //! | `background 60` | answers, and has a background agent for 60 s |
 //! | `background on` | answers, and has a background agent from then on |
@@ -304,6 +306,23 @@ impl Player<'_> {
                 Ended::Interrupted => self.end.fail_turn(prompt, "aborted_tools", "interrupted"),
                 Ended::Exit(exit) => return Some(exit),
                 Ended::Time => unreachable!("it waits without a limit"),
+            },
+            ("hold", dollars) => match self.wait(None).await {
+                Ended::Interrupted => {
+                    self.cost += dollars.parse::<f64>().unwrap();
+                    self.end.message(json!({
+                        "type": "result", "subtype": "error_during_execution", "is_error": true, "errors": ["interrupted"],
+                        "num_turns": 1, "duration_ms": 0, "duration_api_ms": 0, "terminal_reason": "aborted_tools",
+                        "total_cost_usd": self.cost, "user_message_uuids": [prompt["uuid"]],
+                    }));
+                }
+                Ended::Exit(exit) => return Some(exit),
+                Ended::Time => unreachable!("it waits without a limit"),
+            },
+            ("deaf", "") => loop {
+                if let Ended::Exit(exit) = self.wait(None).await {
+                    return Some(exit);
+                }
             },
             ("cost", dollars) => {
                 self.cost += dollars.parse::<f64>().unwrap();

@@ -5,6 +5,7 @@ mod elsewhere;
 mod handover;
 mod left;
 mod lost;
+mod quotas;
 
 use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
