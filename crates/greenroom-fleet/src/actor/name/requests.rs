@@ -112,6 +112,8 @@ impl NameActorState {
         locked(&shared.at_cap).insert(self.cx.cell.name.tenant().clone());
         self.cx.cell.holdings().slot = false;
         self.tell_admission(AdmissionMessage::AtCap);
+        // Another name may try what a cause has held back.
+        self.tries.clear();
         self.enter(NameStage::Waiting);
         self.ask();
         // The prompt may have ended meanwhile.
