@@ -34,8 +34,9 @@ use serde::Serialize;
 use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
 use crate::id::{Name, NodeId, PromptId, Tenant, Term, Timestamp};
+use crate::limits::Quota;
 use crate::pages::all_nodes;
-use crate::record::{NameRecord, NameState, NodeRecord, ProcessRecord, QuarantineKind};
+use crate::record::{NameRecord, NameState, NodeRecord, ProcessRecord, QuarantineKind, TenantRecord};
 use crate::request::{Page, Withdrawn};
 
 pub use crate::moving::{MoveError, MovedTenant};
@@ -200,6 +201,34 @@ impl Admin {
     /// marked; [`MoveError::Backend`].
     pub async fn move_tenant(&self, tenant: &Tenant, to: &Admin) -> Result<MovedTenant, MoveError> {
         crate::moving::move_tenant(&*self.backend, &*to.backend, tenant).await
+    }
+
+    /// The account of a tenant: what it uses of its quota.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn tenant(&self, tenant: Tenant) -> Result<TenantRecord, BackendError> {
+        self.backend.tenant(tenant).await
+    }
+
+    /// The quota that was set for a tenant. `None`: that of the nodes' builders counts.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn quota(&self, tenant: Tenant) -> Result<Option<Quota>, BackendError> {
+        self.backend.quota(tenant).await
+    }
+
+    /// Sets the quota of a tenant, or removes it: see [`Operator::set_quota`](crate::Operator::set_quota).
+    ///
+    /// # Errors
+    /// The backend's; [`Invalid`](crate::BackendErrorKind::Invalid) for a quota that cannot work.
+    pub async fn set_quota(
+        &self,
+        tenant: Tenant,
+        quota: impl Into<Option<Quota>>,
+    ) -> Result<(), BackendError> {
+        self.backend.set_quota(tenant, quota.into()).await
     }
 
     /// Lists processes that lost owners of a session have left, in the order of their terms.

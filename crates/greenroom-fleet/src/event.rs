@@ -30,12 +30,13 @@ use crate::record::{Cause, QuarantineKind};
 /// | | quarantined, lifted | `Quarantined`, `Unquarantined` |
 /// | | marked as being deleted, and removed | `Deleting`, `Deleted` |
 /// | a question | asked, decided | `Asked`, `Decided` |
+/// | a tenant | four fifths of its budget are spent, all of it is | `BudgetNearlySpent`, `BudgetSpent` |
 /// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
 /// | | a cause keeps sessions from starting, and does so no more | `Degraded`, `Mended` |
 /// | another node | this node has declared it dead | `NodeLost` |
 /// | a user of the pool | it cannot be cleaned, and is not lent | `UserSetAside` |
 ///
-/// Transitions of prompts, questions and quarantines come in the order in which the backend has made them. The process whose
+/// Transitions of prompts, questions, budgets and quarantines come in the order in which the backend has made them. The process whose
 /// request made a transition emits it, once.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -96,6 +97,11 @@ pub enum FleetEvent {
     /// A user of the [pool](crate::FleetBuilder::users) is not lent again before it is clean: what a session has left could not be
     /// removed, or a process of the user runs that no session has started. The fleet tries again when no other user is free.
     UserSetAside { uid: u32, why: String },
+    /// The tenant has spent four fifths of its budget. Once in a period. Micro-dollars.
+    BudgetNearlySpent { tenant: Tenant, spent: u64, budget: u64 },
+    /// What is left of the tenant's budget is less than what is set aside for a turn: no turn begins until the next period. Once in a
+    /// period. Micro-dollars.
+    BudgetSpent { tenant: Tenant, spent: u64, budget: u64 },
     /// An actor of the fleet failed and was restarted.
     ActorRestarted { actor: String, why: String },
     /// The cause keeps sessions of this node from starting: those of the profile and of the tenant, if they are given. One session at a

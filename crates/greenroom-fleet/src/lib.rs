@@ -103,9 +103,7 @@ mod wait;
 pub use access::{Access, Action, Authoriser, Denied};
 pub use admission::Tally;
 pub use clock::Clock;
-pub use error::{
-    BackendError, BackendErrorKind, FilesError, FilesErrorKind, FleetError, PromptError, Refusal,
-};
+pub use error::{BackendError, BackendErrorKind, FilesError, FilesErrorKind, FleetError, PromptError};
 pub use event::{FleetEvent, FleetEvents, PassivatedBy};
 pub use face::builder::FleetBuilder;
 pub use face::fleet::Fleet;
@@ -120,7 +118,7 @@ pub use health::{Degradation, Health};
 pub use id::{
     AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp,
 };
-pub use limits::{Budget, FleetLimits, Quota};
+pub use limits::{Budget, FleetLimits, Quota, Rate};
 pub use profile::{ActivationContext, Placement, TranscriptsIn};
 pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
 pub use record::{
@@ -131,7 +129,7 @@ pub use record::{
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
     CommandPut, Counted, Departure, Finish, Join, Marked, NodeMessage, Owned, Ownership, Page, QueueBounds,
-    Refused, Reserve, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
+    Refused, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
     Withdrawn,
 };
 pub use transcripts::Transcripts;

@@ -60,8 +60,10 @@ pub struct NameRecord {
     pub term: Term,
     /// The state.
     pub state: NameState,
-    /// Prompts that wait.
+    /// Prompts that wait, reminders included.
     pub queued: u32,
+    /// Reminders among them.
+    pub reminders: u32,
     /// Reminders that have become ready. Counted so that the record changes when a reminder joins the queue: commits expect the record,
     /// and not the range of the queue.
     pub(crate) ripened: u64,
@@ -187,8 +189,10 @@ pub struct PromptRecord {
     pub continuations: u32,
     /// The money reserved for the running turn, in micro-dollars.
     pub reserved: u64,
-    /// The start of the budget period in which the money was reserved.
-    pub period: Timestamp,
+    /// Bytes of its content and of its outcome, as far as they are kept.
+    pub bytes: u64,
+    /// Tells its content apart from others.
+    pub(crate) digest: Uuid,
     /// The number of the last message of the turn; 0 without messages. Messages are numbered from 1, over all its terms.
     pub last_seq: u64,
     /// Bytes of the messages that are kept.
@@ -351,12 +355,22 @@ pub enum NodeState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TenantRecord {
-    /// Prompts that wait.
+    /// Prompts that wait, without reminders.
     pub queued: u32,
-    /// The start of the budget period that the sums belong to.
+    /// Reminders that wait.
+    pub reminders: u32,
+    /// Sessions, awake or asleep.
+    pub names: u64,
+    /// Sessions that have an owner.
+    pub live: u32,
+    /// Bytes of the prompts that wait.
+    pub waiting_bytes: u64,
+    /// Bytes that are kept of its prompts.
+    pub kept_bytes: u64,
+    /// The start of the budget period that `spent` belongs to.
     pub period: Timestamp,
-    /// Money spent in the period, in micro-dollars.
+    /// Money spent in the period, in micro-dollars. A turn without a cost, such as that of a lost owner, counts as its reserve.
     pub spent: u64,
-    /// Money reserved for running turns, in micro-dollars. The reservation of a lost owner stays.
+    /// Money reserved for running turns, in micro-dollars.
     pub reserved: u64,
 }

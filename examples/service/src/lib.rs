@@ -31,7 +31,7 @@ use greenroom::options::{BuiltInTools, EnvPolicy};
 use greenroom::{Message, NoArgs, Session, SessionBuilder, ToolServer};
 use greenroom_fleet::{ActivationContext, AnswerError, Fleet, FleetBuilder, FleetError, FleetPrompt};
 use greenroom_fleet::{PromptError, PromptId, PromptOutcome, Query, QuestionId, QuestionQuery, Quota};
-use greenroom_fleet::{Refusal, Tenant, TurnItem};
+use greenroom_fleet::{Refused, Tenant, TurnItem};
 use serde_json::{Value, json};
 
 /// Gives the session of a user its CLI, or a stand-in.
@@ -135,11 +135,11 @@ fn outcome(end: Result<PromptOutcome, FleetError>) -> Option<Result<Event, axum:
 fn refusal(error: PromptError) -> Response {
     tracing::warn!(%error, "a prompt was not accepted");
     let (status, after) = match &error {
-        PromptError::Refused { retry_after: None, .. } => (StatusCode::CONFLICT, None),
-        PromptError::Refused { why: Refusal::Draining, retry_after } => {
-            (StatusCode::SERVICE_UNAVAILABLE, *retry_after)
-        }
-        PromptError::Refused { retry_after, .. } => (StatusCode::TOO_MANY_REQUESTS, *retry_after),
+        PromptError::Refused(why) => match (why, why.retry_after()) {
+            (_, None) => (StatusCode::CONFLICT, None),
+            (Refused::Draining, after) => (StatusCode::SERVICE_UNAVAILABLE, after),
+            (_, after) => (StatusCode::TOO_MANY_REQUESTS, after),
+        },
         _ => (StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(1))),
     };
     let after = after.map(|after| [(header::RETRY_AFTER, after.as_secs_f64().ceil().to_string())]);

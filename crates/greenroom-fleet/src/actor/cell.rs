@@ -1,6 +1,7 @@
 //! The holdings of a name (slot, ownership, session, user of the system) are kept outside of its actor: an actor that fails leaves them to be given back.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use greenroom::Session;
 use tokio::time::Instant;
@@ -73,8 +74,8 @@ pub(crate) struct Holdings {
     kill: CancellationToken,
     /// Another owner has the name: nothing more is written.
     is_fenced: bool,
-    /// The fleet has no more time: the running turn goes on elsewhere if it can.
-    pub(crate) is_cut: bool,
+    /// The fleet has no more time: the running turn goes on elsewhere if it can. Otherwise it has this time to tell its cost.
+    pub(crate) cut: Option<Duration>,
 }
 
 impl NameCell {
@@ -116,9 +117,9 @@ impl NameCell {
         self.kill().cancel();
     }
 
-    /// The fleet has no more time: the session ends at once.
-    pub(crate) fn cut(&self) {
-        self.holdings().is_cut = true;
+    /// The fleet has no more time: the session ends at once, but for the time that a turn has to tell its cost.
+    pub(crate) fn cut(&self, grace: Duration) {
+        self.holdings().cut = Some(grace);
         self.kill().cancel();
     }
 

@@ -1,6 +1,6 @@
 //! The state that all actors and handles of a fleet share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::admitter::AdmissionLink;
 use super::cell::NameCell;
 use crate::access::Authoriser;
 use crate::backend::{Backend, Reply, Requests};
@@ -20,14 +21,13 @@ use crate::fence::Fence;
 use crate::files::Folders;
 use crate::health::{Degradation, NodeHealth, Try};
 use crate::hub::Hub;
-use crate::id::{Name, NodeId, Tenant, Timestamp};
-use crate::limits::{FleetLimits, Quota};
+use crate::id::{Name, NodeId, Tenant};
+use crate::limits::{FleetLimits, Quotas};
 use crate::lock::locked;
 use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
-use crate::record::{Cause, NameState, NodeState, ProcessRecord, TenantRecord};
-use crate::registry::is_current;
-use crate::request::{Change, Reserve};
+use crate::record::{Cause, NameState, NodeState, ProcessRecord};
+use crate::request::Change;
 use crate::users::Users;
 
 /// Attempts to carry out a request of the application, and the pause between them.
@@ -68,8 +68,11 @@ pub(crate) async fn hint(changes: &mut broadcast::Receiver<Change>, wanted: Chan
 pub(crate) struct FleetShared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) limits: FleetLimits,
-    pub(crate) quotas: HashMap<Tenant, Quota>,
-    pub(crate) default_quota: Quota,
+    pub(crate) quotas: Arc<Quotas>,
+    /// Tenants of which a claim was refused because they are at their caps. Admission grants them no further slots here until some are free.
+    pub(crate) at_cap: Mutex<HashSet<Tenant>>,
+    /// The way to the actor of admission.
+    pub(crate) admission: AdmissionLink,
     /// Decides what people may do. `None`: nothing.
     pub(crate) authoriser: Option<Arc<dyn Authoriser>>,
     pub(crate) profiles: HashMap<String, Profile>,
@@ -110,17 +113,6 @@ pub(crate) struct FleetShared {
 }
 
 impl FleetShared {
-    /// The quota of a tenant.
-    pub(crate) fn quota(&self, tenant: &Tenant) -> &Quota {
-        self.quotas.get(tenant).unwrap_or(&self.default_quota)
-    }
-
-    /// The money to set aside for a turn that begins now. `None`: the tenant has no budget.
-    pub(crate) fn reserve(&self, tenant: &Tenant, now: Timestamp) -> Option<Reserve> {
-        let budget = self.quota(tenant).budget?;
-        Some(Reserve { period: budget.period_at(now), budget: budget.amount, amount: budget.reserve })
-    }
-
     /// Asks the backend for a caller. A few attempts, because the caller waits for the answer.
     pub(crate) async fn ask<'a, T>(
         &'a self,
@@ -274,13 +266,6 @@ fn log(event: &FleetEvent) {
         }
         event => tracing::debug!(?event, "fleet"),
     }
-}
-
-/// True if an account has the money that a turn sets aside.
-pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve, now: Timestamp) -> bool {
-    let counts = is_current(account.period, reserve, now);
-    let used = if counts { account.spent.saturating_add(account.reserved) } else { 0 };
-    reserve.budget.saturating_sub(used) >= reserve.amount.max(1)
 }
 
 /// The words in which a name is written to a log: names are the application's own and may hold anything.

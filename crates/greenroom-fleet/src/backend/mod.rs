@@ -29,6 +29,7 @@ use uuid::Uuid;
 use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
+use crate::limits::Quota;
 use crate::record::*;
 use crate::request::*;
 
@@ -68,7 +69,8 @@ pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
 /// The order of a session's prompts, terms and ownership never depend on the clock; the order of prompts of different
 /// sessions does, and within a millisecond it is that of their names. If the clock is set back, prompts without a moment of their own
 /// begin as before; reminders, the ends of waiting prompts and the deadlines of questions come when the clock shows
-/// their moment again, so they are late by the step. If it is set forward, prompts and questions expire early.
+/// their moment again, so they are late by the step. If it is set forward, prompts and questions expire early, and budgets begin anew. A
+/// backend of your own that goes by the clock of its host takes [`Clock::system`](crate::Clock::system), which has no steps.
 pub trait Backend: Send + Sync + 'static {
     /// The moment now on the backend's clock.
     fn now(&self) -> Timestamp;
@@ -361,10 +363,18 @@ requests! {
     fn waiting(page: WaitingPage) -> WaitingNames;
     /// The earliest moment after `after` for which a reminder waits.
     fn next_due(after: Timestamp) -> Option<Timestamp>;
-    /// Prompts that wait in the whole fleet.
+    /// Prompts that wait in the whole fleet, without reminders.
     fn queued() -> u32;
     /// The account of a tenant.
     fn tenant(tenant: Tenant) -> TenantRecord;
+    /// The quota that was set for a tenant.
+    fn quota(tenant: Tenant) -> Option<Quota>;
+    /// Sets the quota of a tenant; `None` removes it. A quota that cannot work is refused as [`Invalid`](crate::BackendErrorKind::Invalid).
+    fn set_quota(tenant: Tenant, quota: Option<Quota>) -> ();
+    /// A page of quotas that were set, in the order of the tenants' bytes. The last page is an empty one.
+    fn quotas(after: Option<Tenant>, limit: usize) -> Vec<(Tenant, Quota)>;
+    /// A number that grows with each quota that is set.
+    fn quotas_set() -> u64;
 
     /// Appends entries to a transcript, in this order. An entry whose uuid the transcript has already is passed over. An owner appends to
     /// the conversation of its name only: the [`project_key`](SessionKey::project_key) is the id of the conversation.

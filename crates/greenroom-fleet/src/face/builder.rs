@@ -23,7 +23,7 @@ use crate::files::Folders;
 use crate::health::NodeHealth;
 use crate::hub::Hub;
 use crate::id::{NodeId, Tenant};
-use crate::limits::{FleetLimits, Quota};
+use crate::limits::{FleetLimits, Quota, Quotas};
 use crate::opening;
 use crate::profile::{ActivationContext, Placement, Profile, TranscriptsIn};
 use crate::users::{UserPool, Users};
@@ -111,14 +111,15 @@ impl FleetBuilder {
         self
     }
 
-    /// Sets the quota of a [tenant](Tenant). A text that is no tenant is an error of the start.
+    /// Sets the quota of a [tenant](Tenant), for as long as the backend has none: [`Operator::set_quota`](crate::Operator::set_quota) sets
+    /// it there. Set it alike on all nodes. A text that is no tenant is an error of the start.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>, quota: Quota) -> Self {
         self.quotas.insert(tenant.into(), quota);
         self
     }
 
-    /// Sets the quota of all other tenants.
+    /// Sets the quota of all other tenants, in the same way.
     #[must_use]
     pub fn default_quota(mut self, quota: Quota) -> Self {
         self.default_quota = quota;
@@ -310,17 +311,16 @@ impl FleetBuilder {
             folders = folders.for_users();
             users = Some(Users::new(pool, self.limits.live, folders.clone())?);
         }
+        let quotas = self.quotas.into_iter().map(|(id, quota)| Ok((Tenant::new(id)?, quota)));
+        let quotas = quotas.collect::<Result<_, FleetError>>()?;
         Ok(FleetShared {
             transitions: backend.transitions().into(),
             hub: Hub::of(&backend, Arc::clone(&peers)),
             backend,
             limits: self.limits,
-            quotas: self
-                .quotas
-                .into_iter()
-                .map(|(id, quota)| Ok((Tenant::new(id)?, quota)))
-                .collect::<Result<_, FleetError>>()?,
-            default_quota: self.default_quota,
+            quotas: Arc::new(Quotas::new(quotas, self.default_quota)),
+            at_cap: Default::default(),
+            admission: Default::default(),
             authoriser: self.authoriser,
             profiles: self.profiles,
             folders,
@@ -355,17 +355,7 @@ impl FleetBuilder {
         }
         let quotas = self.quotas.values().chain([&self.default_quota]);
         for quota in quotas {
-            if quota.weight == 0 || quota.live == 0 {
-                return invalid(
-                    "the `weight` and `live` of a quota are at least 1, or its tenant would never get a turn",
-                );
-            }
-            if quota.budget.is_some_and(|budget| budget.reserve > budget.amount) {
-                return invalid("the `reserve` of a budget is at most its `amount`, or no turn could begin");
-            }
-            if quota.budget.is_some_and(|budget| budget.period.is_zero()) {
-                return invalid("the `period` of a budget is longer than nothing");
-            }
+            quota.check().or_else(invalid)?;
         }
         Ok(())
     }

@@ -3,8 +3,6 @@
 mod command;
 mod running;
 
-use std::time::Duration;
-
 use greenroom::Prompt;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -20,17 +18,11 @@ use crate::actor::deletion;
 use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
-use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
+use crate::error::{BackendErrorKind, FleetError, PromptError};
 use crate::id::{Name, PromptId, Timestamp};
 use crate::question::QuestionQuery;
 use crate::record::{CommandKind, NameRecord, NameState, PromptContent, QuestionRecord};
-use crate::request::{Accept, Accepted, Marked, QueueBounds, Refused};
-
-/// The time after which a refused prompt may be accepted, where nothing tells a better one.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The time after which a prompt to a quarantined session is worth another attempt: a person has to lift the
-/// quarantine.
-const AFTER_QUARANTINE: Duration = Duration::from_secs(60);
+use crate::request::{Accept, Accepted, Marked, Refused};
 
 /// A named session of a fleet. It is there when it is prompted: nothing has to be created or kept.
 ///
@@ -76,42 +68,30 @@ impl FleetSession {
     /// Not cancel-safe: if the future is dropped, the prompt may still be accepted.
     ///
     /// # Errors
-    /// [`PromptError::Refused`], with the time after which another attempt may succeed, and [`PromptError::Unknown`] if the
-    /// backend does not answer.
+    /// [`PromptError::Refused`], whose [`retry_after`](Refused::retry_after) is the time after which another attempt may succeed, and
+    /// [`PromptError::Unknown`] if the backend does not answer.
     pub async fn prompt(&self, prompt: impl Into<FleetPrompt>) -> Result<FleetTurn, PromptError> {
         let prompt = prompt.into();
         let shared = self.shared();
         self.scope.allow(shared, Action::Prompt, Some(&self.name)).await?;
-        let refused = |why, retry_after| Err(PromptError::Refused { why, retry_after });
         if !shared.takes_prompt(&self.name).await {
-            return refused(Refusal::Draining, Some(RETRY_AFTER));
+            return Err(Refused::Draining.into());
         }
         if !shared.profiles.contains_key(&self.profile) {
-            return refused(Refusal::UnknownProfile(self.profile.clone()), None);
+            return Err(Refused::UnknownProfile(self.profile.clone()).into());
         }
-        let accept = match self.accept(&prompt) {
-            Ok(accept) => accept,
-            Err(error) => return refused(Refusal::Invalid(error), None),
-        };
+        let accept = self.accept(&prompt).map_err(Refused::Invalid)?;
         let unknown = |cause| PromptError::Unknown { prompt: accept.prompt, key: prompt.key.clone(), cause };
         let accepted = match shared.ask(|backend| backend.accept(accept.clone())).await {
             Err(error) if error.kind() == BackendErrorKind::Invalid => {
-                return refused(Refusal::Invalid(error.to_string()), None);
+                return Err(Refused::Invalid(error.to_string()).into());
             }
             accepted => accepted.map_err(unknown)?,
         };
         let (record, is_duplicate) = match accepted {
             Accepted::New(record) => (record, false),
             Accepted::Duplicate(record) => (record, true),
-            Accepted::Refused(why) => {
-                let retry_after = match &why {
-                    Refused::QueueFull { .. } | Refused::Deleting | Refused::Moving => Some(RETRY_AFTER),
-                    Refused::Quarantined { .. } => Some(AFTER_QUARANTINE),
-                    Refused::OverBudget => self.next_budget(),
-                    _ => None,
-                };
-                return refused(Refusal::Rule(why), retry_after);
-            }
+            Accepted::Refused(why) => return Err(why.into()),
         };
         shared.tell_transitions();
         self.send(NameMessage::Wake(None), true);
@@ -121,7 +101,6 @@ impl FleetSession {
     fn accept(&self, prompt: &FleetPrompt) -> Result<Accept, String> {
         let json = |prompt: &Prompt| serde_json::to_value(prompt).map_err(|error| error.to_string());
         let limits = &self.shared().limits;
-        let queued = self.shared().quota(self.name.tenant()).queued;
         Ok(Accept {
             prompt: PromptId::new(),
             name: self.name.clone(),
@@ -136,16 +115,9 @@ impl FleetSession {
             continuations: prompt.continuation.as_ref().map_or(0, |(_, times)| *times),
             not_before: prompt.not_before.map(Timestamp::of),
             wait: prompt.wait.unwrap_or(limits.wait),
-            budget: self.shared().reserve(self.name.tenant(), self.shared().backend.now()),
-            bounds: QueueBounds { tenant: queued.unwrap_or(limits.queue.tenant), ..limits.queue },
+            quota: self.shared().quotas.given(self.name.tenant()).clone(),
+            bounds: limits.queue,
         })
-    }
-
-    /// The time until the tenant has another budget.
-    fn next_budget(&self) -> Option<Duration> {
-        let shared = self.shared();
-        let (budget, now) = (shared.quota(self.name.tenant()).budget?, shared.backend.now());
-        Some(budget.period_at(now).after(budget.period).since(now))
     }
 
     /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up: on the node that owns

@@ -108,7 +108,7 @@ pub struct FleetSnapshot {
     /// The names of this node by what they do.
     #[serde(flatten)]
     pub counts: Tally,
-    /// Prompts that wait in the whole fleet.
+    /// Prompts that wait in the whole fleet, without reminders.
     pub queued: u32,
     /// Tenants with names that are live or ask.
     pub tenants: BTreeMap<Tenant, Tally>,

@@ -23,6 +23,7 @@ pub(crate) fn record(name: &str) -> NameRecord {
         term: Term(1),
         state: NameState::Free,
         queued: 0,
+        reminders: 0,
         ripened: 0,
         listed: None,
         stuck: false,

@@ -62,14 +62,21 @@ pub(crate) fn failed(error: &Error, result: Option<&Arc<Typed<ResultMessage>>>) 
     }
 }
 
-/// The cost of a turn in micro-dollars, given the end of each turn of an activation in order.
+/// The cost of a turn in micro-dollars, given the end of each turn of an activation in order. `None`: the CLI had begun and told no cost,
+/// for instance because it was killed, or because its result has no `total_cost_usd`.
 ///
-/// The tracker counts money that was spent between turns, too, by background tasks for instance. A turn without a result costs
-/// nothing here; a later result counts it if the CLI does. A CLI that does not say what it has spent since its last result is taken
+/// The tracker counts money that was spent between turns, too, by background tasks for instance, and by a turn without a result, if a later
+/// result tells it. A CLI that does not say what it has spent since its last result is taken
 /// to have spent the whole total of a resumed conversation: a budget is rather ended too early than too late.
-pub(crate) fn cost_of(tracker: &mut UsageTracker, ended: &greenroom::Result<Outcome>) -> u64 {
-    let result = ended.as_ref().ok().and_then(Outcome::result);
-    result.map_or(0, |result| micro_dollars(tracker.feed_result(result).cost_usd))
+pub(crate) fn cost_of(tracker: &mut UsageTracker, ended: &greenroom::Result<Outcome>) -> Option<u64> {
+    match ended {
+        Ok(Outcome::NotStarted { .. } | Outcome::Appended) => Some(0),
+        ended => {
+            let result = ended.as_ref().ok().and_then(Outcome::result)?;
+            let spent = tracker.feed_result(result).cost_usd;
+            result.total_cost_usd.map(|_| micro_dollars(spent))
+        }
+    }
 }
 
 /// A result as it is kept: without the fields that no backend can keep, because they are nested too deeply or have a number out

@@ -92,7 +92,7 @@ fn costs(results: &[(f64, Option<f64>)]) -> Vec<u64> {
             Some(since) => fields["model_usage_since_last_result"] = json!({ "m": { "costUSD": since } }),
             None => {}
         }
-        cost_of(&mut tracker, &Ok(Outcome::Completed { result: result(fields) }))
+        cost_of(&mut tracker, &Ok(Outcome::Completed { result: result(fields) })).unwrap()
     };
     results.iter().map(cost).collect()
 }
@@ -120,5 +120,5 @@ fn the_cost_before_a_resume_is_not_counted_again() {
     // A CLI that does not say what it has spent since the last result.
     assert_eq!(costs(&[(10.5, None), (11.0, None)]), [10_500_000, 500_000]);
     let mut tracker = UsageTracker::new();
-    assert_eq!(cost_of(&mut tracker, &Ok(Outcome::Appended)), 0);
+    assert_eq!(cost_of(&mut tracker, &Ok(Outcome::Appended)), Some(0));
 }

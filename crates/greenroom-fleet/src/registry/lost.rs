@@ -67,8 +67,8 @@ impl Step<'_> {
         let Some(running) = record.running.take() else { return Ok(false) };
         let Some(mut prompt) = self.prompt_record(running)? else { return Ok(false) };
         let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(false) };
-        // The money that was reserved for the turn stays reserved: nobody knows what the turn has cost.
-        prompt.reserved = 0;
+        // Nobody knows what the turn has cost.
+        self.settle(&mut prompt, None)?;
         if prompt.continuations > 0 {
             prompt.continuations -= 1;
             prompt.state = PromptState::Queued;

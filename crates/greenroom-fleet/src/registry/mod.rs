@@ -1,6 +1,7 @@
 //! The rules of a fleet over an ordered map of rows: each request is one function of the rows that it reads. They are the same on every
 //! backend.
 
+mod content;
 mod lost;
 mod map;
 mod messages;
@@ -11,6 +12,7 @@ mod prompts;
 mod query;
 mod questions;
 mod quota;
+mod room;
 #[cfg(test)]
 mod tests;
 mod transcripts;
@@ -34,7 +36,6 @@ pub(crate) use map::{MemoryMap, sums, write};
 use map::{key, txn};
 pub(crate) use messages::runs;
 pub(crate) use moving::{end_of_prompt, ended_of, rows_of_prompt};
-pub(crate) use quota::is_current;
 pub(crate) use transcripts::{entries_of, transcripts_of};
 
 use crate::error::BackendErrorKind;

@@ -13,6 +13,8 @@
 use uuid::Uuid;
 
 use super::key::{Key, Table, last_id};
+use super::prompts::kept_bytes;
+use super::quota::signed;
 use super::{BATCH, Result, Step, parsed};
 use crate::id::{Name, PromptId, Tenant, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState, Quarantine};
@@ -65,6 +67,7 @@ impl Step<'_> {
         };
         // It stands in no list here.
         (record.listed, record.stuck) = (None, false);
+        self.add_to(Table::NamesOf, record.name.tenant(), 1);
         self.put_name(&mut record)?;
         Ok(true)
     }
@@ -126,11 +129,11 @@ pub(crate) fn ended_of(name: &Name) -> Key {
     Key::of(Table::EndedOf).name(name)
 }
 
-/// The place of a prompt's record in the list of ends, if the prompt has ended.
-pub(crate) fn end_of_prompt(row: &[u8]) -> Result<Option<Key>> {
+/// The place of a prompt's record in the list of ends, if the prompt has ended, and the bytes that count as kept of it.
+pub(crate) fn end_of_prompt(row: &[u8]) -> Result<Option<(Key, i64)>> {
     let prompt: PromptRecord = parsed(row)?;
     let PromptState::Ended { at, .. } = prompt.state else { return Ok(None) };
-    Ok(Some(Key::of(Table::Ended).time(at).prompt(prompt.id)))
+    Ok(Some((Key::of(Table::Ended).time(at).prompt(prompt.id), signed(kept_bytes(&prompt)))))
 }
 
 /// The beginnings of the keys of the rows that belong to a prompt, its record left out.

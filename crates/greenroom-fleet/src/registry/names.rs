@@ -15,6 +15,7 @@ impl Step<'_> {
         self.txn.want(&Key::of(Table::Names).name(&claim.name));
         self.txn.want(&Key::of(Table::DeletedTerm));
         self.want_place(&claim.name, 0);
+        self.want_quota(claim.name.tenant());
         // A node drains by its own word, so this is no matter of a moment.
         let drains = self.looking(|step| step.lease(claim.node))?.draining;
         let Some(node) = self.node_row(claim.node)?.filter(|node| !node.dead) else {
@@ -40,10 +41,19 @@ impl Step<'_> {
         if drains {
             return Ok(Claimed::NodeDown);
         }
+        let had_owner = matches!(record.state, NameState::Owned { .. });
         self.lose_owner(&mut record, claim.losses)?;
         if let Some(quarantine) = record.quarantine.clone() {
             self.free_or_quarantine(&mut record)?;
             return Ok(Claimed::Quarantined(quarantine.why));
+        }
+        let quota = self.quota_of(claim.name.tenant(), &claim.quota)?;
+        if !self.may_live(claim.name.tenant(), &quota)? {
+            // An owner that was lost is lost all the same.
+            if had_owner {
+                self.free_or_quarantine(&mut record)?;
+            }
+            return Ok(Claimed::AtCap);
         }
         // Later than the terms of all names that were deleted: this one may have been deleted and made again. The deletion came before the
         // record that was read, so a look is enough.
@@ -177,6 +187,7 @@ impl Step<'_> {
         self.txn.remove(&Key::of(Table::Deleting).name(&record.name));
         self.txn.remove(&Key::of(Table::Stuck).name(&record.name));
         self.txn.remove(&Key::of(Table::Names).name(&record.name));
+        self.add_to(Table::NamesOf, record.name.tenant(), -1);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::key::{Key, Table};
 use super::messages::of_prompt;
+use super::quota::signed;
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
@@ -16,6 +17,7 @@ impl Step<'_> {
         self.txn.want(&Key::of(Table::Prompts).prompt(begin.prompt));
         self.txn.want(&Key::of(Table::Contents).prompt(begin.prompt));
         self.want_place(&begin.owner.name, 1);
+        self.want_quota(begin.owner.name.tenant());
         let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
         let Some(mut prompt) = self.prompt_record(begin.prompt)?.filter(|prompt| prompt.name == name.name)
         else {
@@ -37,8 +39,9 @@ impl Step<'_> {
         if !prompt.is_due(self.now) || !is_first || name.running.is_some() {
             return Ok(Owned::Done(None));
         }
-        if let Some(reserve) = begin.reserve
-            && !self.reserve(&mut prompt, reserve)?
+        let quota = self.quota_of(prompt.name.tenant(), &begin.quota)?;
+        if let Some(budget) = quota.budget
+            && !self.reserve(&mut prompt, budget)?
         {
             return Ok(Owned::Done(None));
         }
@@ -59,7 +62,7 @@ impl Step<'_> {
         let Some(mut prompt) = running.filter(|prompt| append.first_seq <= prompt.last_seq + 1) else {
             return Ok(Owned::Done(None));
         };
-        let known = prompt.last_seq;
+        let (known, kept_before) = (prompt.last_seq, prompt.kept_bytes);
         let mut kept = Vec::new();
         let numbered = (append.first_seq..=u64::MAX).zip(&append.messages);
         for (seq, json) in numbered.skip_while(|(seq, _)| *seq <= known) {
@@ -76,6 +79,8 @@ impl Step<'_> {
         self.keep_texts(&of_prompt(prompt.id), known + 1, &kept);
         if prompt.last_seq > known {
             self.put_prompt(&prompt)?;
+            let bytes = signed(prompt.kept_bytes - kept_before);
+            self.add_to(Table::KeptBytes, prompt.name.tenant(), bytes);
             self.told.changes.push(Change::Messages(prompt.id));
         }
         Ok(Owned::Done(Some(prompt.last_seq)))

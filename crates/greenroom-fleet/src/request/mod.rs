@@ -8,23 +8,26 @@
 mod between;
 mod names;
 mod prompts;
+mod refused;
 mod transcripts;
 mod turns;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
+use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Tenant};
 
 pub use crate::id::Ownership;
+pub use crate::limits::QueueBounds;
 pub use between::NodeMessage;
 pub(crate) use between::{NodeNews, Piece};
 pub use names::{
     ActivationFailed, Claim, Claimed, CommandPut, Counted, Departure, Join, Marked, WaitingCursor,
     WaitingNames, WaitingPage,
 };
-pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
+pub use prompts::{Accept, Accepted, Withdrawn};
+pub use refused::Refused;
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
-pub use turns::{Answered, Append, Ask, Begin, Finish, Reserve};
+pub use turns::{Answered, Append, Ask, Begin, Finish};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +70,8 @@ pub enum Change {
     Commanded(NodeId),
     /// A command has its result.
     CommandEnded(CommandId),
+    /// The quota of a tenant was set.
+    QuotaSet(Tenant),
     /// Changes of other nodes may have been missed: read the records again.
     Missed,
 }

@@ -6,6 +6,8 @@
 //! | `hold` | answers when it is interrupted |
 //! | `listen` | the same, and takes messages into the turn |
 //! | `write 5` | writes `0 1 2 3 4 `, a number each second, and answers |
+//! | `hold 0.5` | the same, and tells a cost of 0.5 dollars |
+//! | `deaf` | never answers |
 //! | `cost 0.5` | answers, at a cost of 0.5 dollars |
 //! | `background 60` | answers, and has a background agent for 60 s |
 //! | `background on` | answers, and has a background agent from then on |
@@ -351,6 +353,23 @@ impl Player<'_> {
                 self.say(&written);
                 self.finish(prompt, &text);
             }
+            ("hold", dollars) => match self.wait(None).await {
+                Ended::Interrupted => {
+                    self.cost += dollars.parse::<f64>().unwrap();
+                    self.end.message(json!({
+                        "type": "result", "subtype": "error_during_execution", "is_error": true, "errors": ["interrupted"],
+                        "num_turns": 1, "duration_ms": 0, "duration_api_ms": 0, "terminal_reason": "aborted_tools",
+                        "total_cost_usd": self.cost, "user_message_uuids": [prompt["uuid"]],
+                    }));
+                }
+                Ended::Exit(exit) => return Some(exit),
+                Ended::Time => unreachable!("it waits without a limit"),
+            },
+            ("deaf", "") => loop {
+                if let Ended::Exit(exit) = self.wait(None).await {
+                    return Some(exit);
+                }
+            },
             ("cost", dollars) => {
                 self.cost += dollars.parse::<f64>().unwrap();
                 self.finish(prompt, &text);

@@ -113,12 +113,19 @@ async fn a_node_renews_its_lease_in_time_under_two_hundred_begins_a_second() {
                     Some(owner) => owner,
                     None => owned.insert(owner(&backend, node, &name).await),
                 };
-                let request = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+                let request =
+                    Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
                 let begun = backend.begin(request).await.unwrap();
                 assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
                 let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
-                let finish =
-                    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None };
+                let finish = Finish {
+                    owner: owner.clone(),
+                    prompt,
+                    attempt,
+                    outcome,
+                    cost: Some(0),
+                    quarantine: None,
+                };
                 assert!(backend.finish(finish).await.unwrap().done().is_some());
             }
         });

@@ -28,6 +28,7 @@ mod nodes;
 mod opening;
 mod pooler;
 mod proxy;
+mod quotas;
 #[path = "../support/memory.rs"]
 #[allow(
     dead_code,

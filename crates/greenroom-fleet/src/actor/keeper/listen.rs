@@ -75,6 +75,11 @@ fn take(change: Change, later: &mut BTreeSet<(Instant, Name)>, context: &KeeperC
     if let Change::Queued(_) | Change::Asked(..) = change {
         context.hint(Duty::Expire);
     }
+    if let Change::Freed(name) = &change
+        && context.quotas.freed(&context.shared, name.tenant())
+    {
+        context.hint(Duty::Wake);
+    }
     match change {
         Change::Queued(name) | Change::Freed(name) => {
             let wait = wait_for(&name, &context.shared);
@@ -85,8 +90,10 @@ fn take(change: Change, later: &mut BTreeSet<(Instant, Name)>, context: &KeeperC
             }
         }
         Change::Commanded(node) if node == context.shared.node => context.hint(Duty::Command),
+        Change::QuotaSet(_) => context.hint(Duty::Quotas),
         Change::Missed => {
             context.hint_to_wake(None);
+            context.hint(Duty::Quotas);
             context.hint(Duty::Expire);
             context.hint(Duty::Command);
         }

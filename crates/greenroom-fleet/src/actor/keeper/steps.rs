@@ -18,6 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::looks::Looks;
+use super::quotas::QuotaWatch;
 use super::watch::NodeWatch;
 use super::{DUTIES, Duty, LOOK, NextMoment, SECOND, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, shown};
@@ -62,13 +63,15 @@ pub(crate) struct KeeperContext {
     /// The commands that the last look has found: they are being carried out.
     commands: Mutex<HashSet<CommandId>>,
     watch: NodeWatch,
+    pub(super) quotas: Arc<QuotaWatch>,
 }
 
 impl KeeperContext {
     pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, send: SendToName) -> Self {
-        let looks = Looks::new(shared.clone(), wake, send.clone());
+        let quotas = Arc::<QuotaWatch>::default();
+        let looks = Looks::new(shared.clone(), wake, send.clone(), quotas.clone());
         let (hints, stuck, strangers, commands, watch) = Default::default();
-        Self { shared, send, hints, looks, stuck, strangers, commands, watch }
+        Self { shared, send, hints, looks, stuck, strangers, commands, watch, quotas }
     }
 
     /// Says that there may be something to do for a duty.
@@ -92,7 +95,18 @@ impl KeeperContext {
             Duty::Release => self.release().await,
             Duty::Watch => self.watch.look(&self.shared).await,
             Duty::Command => self.carry_out_commands(is_hinted).await,
+            Duty::Quotas => self.read_quotas().await,
         }
+    }
+
+    async fn read_quotas(&self) -> NextMoment {
+        let changed = self.quotas.look(&self.shared).await?;
+        if !changed.is_empty() {
+            // A tenant may have money or slots that it had not.
+            self.looks.requote(&changed);
+            self.hint_to_wake(None);
+        }
+        Ok(Instant::now() + LOOK)
     }
 
     async fn expire(&self) -> NextMoment {

@@ -77,6 +77,7 @@ impl NameActorState {
                 self.free_slot();
                 self.hold_back(held);
             }
+            Err(NotUp::AtCap) => self.wait_for_cap(),
             Err(NotUp::Needless) => {
                 self.next = None;
                 self.settle(NameStage::Settled);

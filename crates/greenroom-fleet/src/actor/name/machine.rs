@@ -41,6 +41,7 @@ use crate::record::PromptRecord;
 ///  Settled, and nothing waits: the actor ends, and the name is passive.
 ///  Settled, Waiting ──► Backoff: a deletion or a quarantine comes first, or a cause that is not the name's holds it back.
 ///  Activating ──► Running: the turn was granted with the slot.
+///  Activating ──► Waiting: the tenant is at its cap of live sessions on other nodes; the name keeps its place.
 ///  Activating ──► Settled: no prompt waits any more, or the name cannot run here.
 ///  Activating ──► Passivating: fenced, to end at once, or the backend refuses a name that is owned.
 ///  Running ──► Passivating: also if the session is over, its transcript is lost, or the backend refuses.

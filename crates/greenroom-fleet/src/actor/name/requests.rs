@@ -12,6 +12,7 @@ use crate::admission::{AdmissionMessage, Grant, Want};
 use crate::error::FleetError;
 use crate::event::PassivatedBy;
 use crate::id::PromptId;
+use crate::lock::locked;
 
 impl NameActorState {
     pub(super) fn warm(&mut self, done: oneshot::Sender<Result<(), FleetError>>) {
@@ -118,6 +119,20 @@ impl NameActorState {
         let want = if order.is_some() { Want::Turn } else { Want::Warm };
         self.tell_admission(AdmissionMessage::Ask { want, order });
         self.asked = Some(SlotRequest { order, _span: span });
+    }
+
+    /// Gives the slot back, because the tenant is at its cap on other nodes. The request stands again, at its place.
+    pub(super) fn wait_for_cap(&mut self) {
+        let shared = &self.cx.shared;
+        locked(&shared.at_cap).insert(self.cx.cell.name.tenant().clone());
+        self.cx.cell.holdings().slot = false;
+        self.tell_admission(AdmissionMessage::AtCap);
+        // Another name may try what a cause has held back.
+        self.tries.clear();
+        self.enter(NameStage::Waiting);
+        self.ask();
+        // The prompt may have ended meanwhile.
+        self.look();
     }
 
     /// Takes the request back, if there is one. Admission may have one of the stage before.

@@ -43,8 +43,7 @@ impl FleetState {
     pub(super) async fn start_admission(&mut self) -> Handled {
         self.admission.connect(None);
         let shared = &self.shared;
-        let mut admission =
-            Admission::new(shared.limits.clone(), shared.quotas.clone(), shared.default_quota.clone());
+        let mut admission = Admission::new(shared.limits.clone(), shared.quotas.clone());
         for child in self.names.values() {
             let holdings = child.cell.holdings();
             if holdings.slot {

@@ -144,7 +144,7 @@ JOIN (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x04' AND key < '
 
 CREATE VIEW spend AS
 SELECT convert_from(name, 'UTF8') AS tenant,
-    moment(row_json(t.value)) AS period, spent / 1e6 AS spent_usd, reserved / 1e6 AS reserved_usd
+    moment(row_json(t.value)->'period') AS period, spent / 1e6 AS spent_usd, reserved / 1e6 AS reserved_usd
 FROM (
     SELECT substr(key, 2) AS tenant, substr(key, 2, length(key) - 3) AS name,
         GREATEST(COALESCE(sum(value) FILTER (WHERE get_byte(key, 0) = 29), 0), 0) AS spent,

@@ -5,6 +5,7 @@ mod elsewhere;
 mod handover;
 mod left;
 mod lost;
+mod quotas;
 mod steer;
 mod updates;
 

@@ -1,7 +1,7 @@
 //! The step of a look: reads what waits for a name.
 
 use crate::actor::cell::NameCell;
-use crate::actor::context::{FleetShared, has_room, shown};
+use crate::actor::context::{FleetShared, shown};
 use crate::actor::retry::{NotDone, repeat};
 use crate::backend::Requests;
 use crate::error::FleetError;
@@ -50,10 +50,9 @@ pub(super) async fn read_queue(
         return Ok((record, None));
     }
     let mut next = repeat(shared, || shared.backend.next_prompt(cell.name.clone())).await?;
-    let now = shared.backend.now();
-    if let (Some(_), Some(reserve)) = (&next, shared.reserve(cell.name.tenant(), now)) {
+    if let (Some(_), Some(budget)) = (&next, shared.quotas.of(cell.name.tenant()).budget) {
         let account = repeat(shared, || shared.backend.tenant(cell.name.tenant().clone())).await?;
-        next = next.filter(|_| has_room(&account, &reserve, now));
+        next = next.filter(|_| budget.has_room(&account, shared.backend.now()));
     }
     Ok((record, next))
 }

@@ -41,6 +41,8 @@ pub(crate) enum NotUp {
     Failed { why: String, failures: Option<u32> },
     /// The name is quarantined or not known, or another node or host has it.
     Refused(FleetError),
+    /// The tenant has as many live sessions in the fleet as its quota allows.
+    AtCap,
     /// The session was to end at once, before it had started.
     Stopped,
     /// A cause that is not the session's own holds it back on this node. The name was given back.
@@ -105,7 +107,8 @@ async fn claim(
         shared.health.admit(tries, &record.profile, record.name.tenant()).map_err(NotUp::Held)?;
     }
     let (name, attempt) = (cell.name.clone(), AttemptId::new());
-    let claim = Claim { name, node: shared.node, attempt, losses: shared.limits.losses };
+    let quota = shared.quotas.given(name.tenant()).clone();
+    let claim = Claim { name, node: shared.node, attempt, losses: shared.limits.losses, quota };
     // Before the claim is sent: its answer may come long after the backend has counted this node as the owner.
     cell.holdings().claim = Some(attempt);
     let end = match repeat(shared, || shared.backend.claim(claim.clone())).await {
@@ -114,6 +117,7 @@ async fn claim(
             shared.tell_of(cell, |name| FleetEvent::Elsewhere { name, node });
             NotUp::Refused(FleetError::Elsewhere { node })
         }
+        Ok(Claimed::AtCap) => NotUp::AtCap,
         Ok(Claimed::Quarantined(why)) => refused_as_quarantined(shared, &why),
         Ok(Claimed::OtherHost(host)) => NotUp::Refused(FleetError::State(other_host(&host))),
         Ok(Claimed::Gone) => {

@@ -1,11 +1,13 @@
 //! The step of a turn: begins it, sends its prompt, writes its messages down, and gives it its outcome.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use greenroom::message::{AssistantMessage, UsageTracker};
 use greenroom::report::Phase;
 use greenroom::session::MessageOrGap;
 use greenroom::{ErrorKind, Message, Session};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::cell::NameCell;
@@ -16,9 +18,15 @@ use crate::backend::Requests;
 use crate::event::FleetEvent;
 use crate::health::Try;
 use crate::id::AttemptId;
-use crate::outcome::{cost_of, outcome_of, snake_case};
+use crate::outcome::{cost_of, failed, outcome_of, snake_case};
 use crate::record::{Cause, InterruptedBy, PromptOutcome, PromptRecord};
 use crate::request::{Begin, Finish, Ownership};
+
+/// The time that a CLI has to end a turn that took too long.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The outcome of a turn, and its cost, if the CLI has told it.
+type Ended = Result<(PromptOutcome, Option<u64>), NotDone>;
 
 /// The end of a turn's step, unless the backend refuses or the owner was fenced.
 #[derive(Debug, PartialEq)]
@@ -56,8 +64,8 @@ pub(in crate::actor::name) async fn run_turn(
         // The next session has the login that the profile gives then.
         return Ok(TurnEnd::SessionOver);
     }
-    let (attempt, reserve) = (AttemptId::new(), shared.reserve(tenant, shared.backend.now()));
-    let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve };
+    let (attempt, quota) = (AttemptId::new(), shared.quotas.given(tenant).clone());
+    let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, quota };
     let Some(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
         // The queue is read again, and says what may begin.
         return Ok(TurnEnd::Ended);
@@ -69,27 +77,45 @@ pub(in crate::actor::name) async fn run_turn(
     cell.holdings().running = Some(prompt.id);
     shared.tell_of(cell, |name| FleetEvent::Begun { name, prompt: prompt.id });
     let kill = cell.kill();
-    // Nobody knows what a turn has cost that was cut off: what was set aside for it counts as spent.
-    let reserved = begin.reserve.map_or(0, |reserve| reserve.amount);
     let turn = async {
-        let (mut outcome, cost) = tokio::select! {
-            biased;
-            () = shared.lost.cancelled() => return Err(NotDone::Fenced),
-            () = kill.cancelled() => {
-                let is_cut = cell.holdings().is_cut;
-                if shared.is_fenced(cell) {
-                    return Err(NotDone::Fenced);
+        let (mut outcome, cost) = {
+            let mut running = pin!(answered(
+                shared,
+                &session,
+                tries,
+                run(shared, &owner, &session, meter, prompt, content, interrupt)
+            ));
+            tokio::select! {
+                biased;
+                () = shared.lost.cancelled() => return Err(NotDone::Fenced),
+                () = kill.cancelled() => {
+                    let cut = cell.holdings().cut;
+                    if shared.is_fenced(cell) {
+                        return Err(NotDone::Fenced);
+                    }
+                    if cut.is_some() && prompt.continuations > 0 {
+                        return Ok(TurnEnd::Cut);
+                    }
+                    // A CLI that is interrupted tells what the turn has cost.
+                    let told = match cut {
+                        Some(grace) => interrupted(&session, running.as_mut(), grace).await.transpose()?,
+                        None => None,
+                    };
+                    // Before the outcome is written: afterwards nothing of the turn goes on.
+                    session.kill().await;
+                    let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
+                    let by = cut.map_or(InterruptedBy::User, |_| InterruptedBy::Session { cause });
+                    match told {
+                        Some((PromptOutcome::Interrupted { result, .. }, cost)) => {
+                            (PromptOutcome::Interrupted { by, result }, cost)
+                        }
+                        // It has ended by itself.
+                        Some(ended) => ended,
+                        None => (PromptOutcome::Interrupted { by, result: None }, None),
+                    }
                 }
-                if is_cut && prompt.continuations > 0 {
-                    return Ok(TurnEnd::Cut);
-                }
-                // Before the outcome is written: afterwards nothing of the turn goes on.
-                session.kill().await;
-                let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
-                let by = if is_cut { InterruptedBy::Session { cause } } else { InterruptedBy::User };
-                (PromptOutcome::Interrupted { by, result: None }, reserved)
+                ended = running.as_mut() => ended?,
             }
-            ended = answered(shared, &session, tries, run(shared, &owner, &session, meter, prompt, content, interrupt)) => ended?,
         };
         let rejected = rejection(&outcome);
         if outcome.is_completed() {
@@ -165,17 +191,19 @@ async fn run(
     prompt: &PromptRecord,
     content: serde_json::Value,
     interrupt: &CancellationToken,
-) -> Result<(PromptOutcome, u64), NotDone> {
+) -> Ended {
     let content: greenroom::Prompt = match serde_json::from_value(content) {
         Ok(content) => content,
         Err(error) => {
             let message = format!("the prompt cannot be read by this version of greenroom: {error}");
-            return Ok((failed_as("malformed".to_owned(), message), 0));
+            return Ok((failed_as("malformed".to_owned(), message), Some(0)));
         }
     };
     if interrupt.is_cancelled() {
-        return Ok((PromptOutcome::Interrupted { by: InterruptedBy::User, result: None }, 0));
+        return Ok((PromptOutcome::Interrupted { by: InterruptedBy::User, result: None }, Some(0)));
     }
+    let limit = shared.quotas.of(prompt.name.tenant()).turn;
+    let mut is_over = false;
     let outcome = match session.prompt(content).await {
         Ok(mut turn) => {
             // An interrupt that came before the prompt was sent has interrupted nothing.
@@ -184,12 +212,55 @@ async fn run(
             {
                 tracing::warn!(%error, "a turn could not be interrupted");
             }
-            scribe::write_down(shared, owner, prompt.id, prompt.last_seq, &mut turn).await?
+            let mut written = pin!(scribe::write_down(shared, owner, prompt.id, prompt.last_seq, &mut turn));
+            tokio::select! {
+                biased;
+                outcome = written.as_mut() => outcome?,
+                () = sleep(limit) => {
+                    is_over = true;
+                    match interrupted(session, written.as_mut(), GRACE).await {
+                        Some(outcome) => outcome?,
+                        None => {
+                            tracing::warn!(prompt = %prompt.id, ?limit, "a turn has not ended in its time: its CLI is killed");
+                            session.kill().await;
+                            written.await?
+                        }
+                    }
+                }
+            }
         }
-        Err(error) => Err(error),
+        // The CLI was sent nothing.
+        Err(error) => return Ok((failed(&error, None), Some(0))),
     };
     let cost = cost_of(meter, &outcome);
-    Ok((outcome_of(&outcome), cost))
+    let outcome = match outcome_of(&outcome) {
+        PromptOutcome::Interrupted { result, .. } if is_over => {
+            let cause = format!("the turn took longer than {limit:?}, the tenant's `Quota::turn`");
+            PromptOutcome::Interrupted { by: InterruptedBy::Session { cause }, result }
+        }
+        outcome => outcome,
+    };
+    Ok((outcome, cost))
+}
+
+/// Interrupts the turn of a session and gives it a while to end. `None`: it goes on.
+async fn interrupted<T>(
+    session: &Session,
+    ends: Pin<&mut impl Future<Output = T>>,
+    grace: Duration,
+) -> Option<T> {
+    let interrupt = async {
+        if let Err(error) = session.interrupt().await {
+            tracing::warn!(%error, "a turn could not be interrupted");
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        ended = ends => Some(ended),
+        () = sleep(grace) => None,
+        () = interrupt => None,
+    }
 }
 
 /// Gives the prompt its outcome.

@@ -45,7 +45,13 @@ impl Waiting {
         let Accepted::New(prompt) = shared.backend.accept(accept).await.unwrap() else { panic!("refused") };
         let name = "acme/a".parse::<Name>().unwrap();
         let attempt = AttemptId::new();
-        let claim = Claim { name: name.clone(), node: shared.node, attempt, losses: 3 };
+        let claim = Claim {
+            name: name.clone(),
+            node: shared.node,
+            attempt,
+            losses: 3,
+            quota: crate::Quota::default(),
+        };
         let Claimed::Won(record) = shared.backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name: name.clone(), node: shared.node, term: record.term };
         let (played, cell) = (Played::start().await, NameCell::new(name));
@@ -74,7 +80,7 @@ impl Waiting {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_cut_off_and_killed_at_once_goes_on_with_its_continuation() {
     let waiting = Waiting::with_continuations(1).await;
-    waiting.cell.cut();
+    waiting.cell.cut(Duration::ZERO);
     let end = waiting.run(&CancellationToken::new()).await;
     assert!(matches!(end, Ok(TurnEnd::Cut)), "{end:?}");
     assert_eq!(waiting.shared.backend.outcome(waiting.prompt.id).await.unwrap(), None);

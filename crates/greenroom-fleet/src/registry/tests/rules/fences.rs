@@ -10,9 +10,7 @@ use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
 use crate::registry::tests::counted;
-use crate::request::{
-    Accept, ActivationFailed, Append, Ask, Claim, Claimed, Marked, Owned, Reserve, Withdrawn,
-};
+use crate::request::{Accept, ActivationFailed, Append, Ask, Claim, Claimed, Marked, Owned, Withdrawn};
 
 promises! {
     "an owner of an older term writes nothing" => fenced,
@@ -239,11 +237,13 @@ async fn reservation_stays(stage: Stage) -> Checked {
     let node = stage.short_lived_node().await?;
     let prompt = stage.prompt("a", "hello").await?;
     let owner = stage.own_by(node, "a").await?;
-    let reserve = Some(Reserve { period: crate::Timestamp(1), budget: 100, amount: 60 });
-    let begin = crate::Begin { reserve, ..begin(&owner, prompt, AttemptId::new()) };
+    let period = std::time::Duration::from_secs(40 * 365 * 24 * 3600);
+    let budget = Some(crate::Budget { amount: 100, period, reserve: 60 });
+    let quota = crate::Quota { budget, ..crate::Quota::default() };
+    let begin = crate::Begin { quota, ..begin(&owner, prompt, AttemptId::new()) };
     same("the begin", stage.backend.begin(begin).await?, Owned::Done(Some(json!("hello"))))?;
     stage.kill(node).await?;
     stage.own("a").await?;
     let account = stage.backend.tenant(tenant("acme")).await?;
-    same("money spent and reserved", (account.spent, account.reserved), (0, 60))
+    same("money spent and reserved", (account.spent, account.reserved), (60, 0))
 }

@@ -105,7 +105,10 @@ async fn expires(stage: Stage) -> Checked {
 
 /// A prompt of a tenant that may have many.
 fn roomy(to: &str) -> Accept {
-    Accept { bounds: QueueBounds { name: 10, tenant: 1000, fleet: 1000 }, ..accept(to, "hello") }
+    Accept {
+        bounds: QueueBounds { name: 10, tenant: 1000, fleet: 1000, ..Default::default() },
+        ..accept(to, "hello")
+    }
 }
 
 async fn unreadable_names(stage: Stage) -> Checked {

@@ -121,7 +121,7 @@ async fn bounds(stage: Stage) -> Checked {
         *bound(&mut bounds) = 1;
         bounds
     };
-    let full = |of| Accepted::Refused(Refused::QueueFull { of, bound: 1 });
+    let full = |of| Accepted::Refused(Refused::QueueFull { what: "prompts", of, bound: 1 });
     stage.prompt("a", "hello").await?;
     let by_name = stage.backend.accept(bounded("a", one(|bounds| &mut bounds.name))).await?;
     same("the answer at the bound of the name", by_name, full("for the session"))?;
