@@ -10,7 +10,7 @@ fn text(path: &str) -> String {
 
 #[test]
 fn the_guide_lists_every_limit() {
-    let code = text("src/limits.rs");
+    let code = text("src/limits/mod.rs");
     let fields = code.split("pub struct FleetLimits {").nth(1).unwrap().split("\n}").next().unwrap();
     let fields: BTreeSet<_> = fields
         .lines()
