@@ -24,7 +24,7 @@ all_targets_rows=(cluster async-trait cluster,async-trait)
 # that no feature needs another one. The rows above check all features together.
 library_rows=(sessions testing schema rmcp otel __internals cluster async-trait cluster,async-trait)
 # The same for the crate of fleets. `postgres-tls` turns `postgres` on.
-fleet_rows=(postgres postgres-tls testkit cluster async-trait cluster,async-trait)
+fleet_rows=(axum postgres postgres-tls testkit cluster async-trait cluster,async-trait)
 # The length of the storms of the fleet and of its nodes, in seconds, and the cases of its model test, of 500 operations each.
 storm_seconds=300
 nodes_seconds=600
@@ -210,7 +210,7 @@ step_docs() {
   local -x RUSTDOCFLAGS='-D warnings'
   cargo doc --no-deps -p greenroom --features testing,schema,rmcp,otel
   cargo doc --no-deps -p greenroom-process -p greenroom-testkit
-  cargo doc --no-deps -p greenroom-fleet --features postgres,testkit
+  cargo doc --no-deps -p greenroom-fleet --features axum,postgres,testkit
 }
 
 # One build for all tests, examples and programs: with other packages or features, cargo would compile the library again.
@@ -251,7 +251,7 @@ one_test() { # the path of the test, arguments of cargo nextest run...
   grep -qE '^ +Summary .* 1 test run: 1 passed' "$scratch/tests" || fail "$name did not run"
 }
 
-# All tests but those in the docs, each of them in a process of its own, with the real CLI and on PostgreSQL.
+# All tests but those in the docs, each of them in a process of its own, with the real CLI, on PostgreSQL and in Chromium.
 step_tests() {
   need_tests
   nextest --workspace
@@ -262,7 +262,8 @@ need_tests() {
   need_python_sdk
   need_postgres
   start_postgres
-  export GREENROOM_REQUIRE_CLI=1 GREENROOM_REQUIRE_POSTGRES=1
+  need_chromium
+  export GREENROOM_REQUIRE_CLI=1 GREENROOM_REQUIRE_POSTGRES=1 GREENROOM_REQUIRE_CHROMIUM=1
   step_build
 }
 
@@ -511,6 +512,14 @@ need_postgres() {
     DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -q -y --no-install-recommends postgresql pgbouncer
   fi
   postgres_programs
+}
+
+# The browser of the tests of pages: Debian's, or one that is there.
+need_chromium() {
+  command -v chromium >/dev/null || command -v google-chrome >/dev/null || {
+    apt-get -o DPkg::Lock::Timeout=300 update -q
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -q -y --no-install-recommends chromium
+  }
 }
 
 # The server refuses to run for root.

@@ -171,7 +171,6 @@ macro_rules! doc_tests {
 doc_tests! {
     Readme: "../README.md";
     ComingFromTheSdks: "../docs/coming-from-the-sdks.md";
-    ServiceGuide: "../docs/service.md";
     ToolsGuide: "../docs/tools.md";
     PermissionsGuide: "../docs/permissions.md";
     HooksGuide: "../docs/hooks.md";

@@ -1,6 +1,6 @@
 //! What a person may do, as the application decides.
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use serde::Serialize;
 
 use crate::id::{Name, Tenant};
@@ -31,6 +31,26 @@ pub trait Authoriser: Send + Sync + 'static {
     /// # Errors
     /// [`Denied`]: the person may not do it, and nothing is done.
     fn authorise<'a>(&'a self, access: Access<'a>) -> BoxFuture<'a, Result<(), Denied>>;
+}
+
+/// A rule that need not wait.
+///
+/// ```
+/// use greenroom_fleet::{Access, Action, Denied, Fleet};
+///
+/// let builder = Fleet::builder().authoriser(|access: Access<'_>| match access.action {
+///     Action::Delete => Err(Denied::new("sessions are deleted by their customers")),
+///     _ => Ok(()),
+/// });
+/// # let _ = builder;
+/// ```
+impl<F> Authoriser for F
+where
+    F: Fn(Access<'_>) -> Result<(), Denied> + Send + Sync + 'static,
+{
+    fn authorise<'a>(&'a self, access: Access<'a>) -> BoxFuture<'a, Result<(), Denied>> {
+        Box::pin(ready(self(access)))
+    }
 }
 
 /// An access that an [`Authoriser`] decides on.

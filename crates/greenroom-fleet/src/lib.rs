@@ -55,6 +55,7 @@
 //!
 //! # Features
 //!
+//! - `axum`: extractors, errors and server-sent events for a service with axum (`greenroom_fleet::web`).
 //! - `postgres`: the backend for several machines (`backend::PostgresBackend`); `postgres-tls`: the same with TLS.
 //! - `testkit`: checks for backends of your own, faults for tests of your service, and with `postgres` a scratch server
 //!   (`greenroom_fleet::testkit`).
@@ -99,6 +100,8 @@ mod users;
 #[cfg(test)]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;
+#[cfg(feature = "axum")]
+pub mod web;
 
 pub use access::{Access, Action, Authoriser, Denied};
 pub use admission::Tally;
@@ -147,6 +150,9 @@ mod guides {
     struct NodesGuide;
     #[doc = include_str!("../../../docs/fleet-sharding.md")]
     struct ShardingGuide;
+    #[cfg(feature = "axum")]
+    #[doc = include_str!("../../../docs/service.md")]
+    struct ServiceGuide;
     #[cfg(feature = "postgres")]
     #[doc = include_str!("../../../docs/fleet-postgres.md")]
     struct PostgresGuide;

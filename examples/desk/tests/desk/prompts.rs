@@ -1,26 +1,30 @@
-//! Prompts that are served, and the state of the service meanwhile.
+//! Prompts that are served, and what their clients see.
 
-use axum::http::StatusCode;
 use greenroom_testkit::{ModelTurn, Script};
 use serde_json::json;
 
 use crate::support::*;
 
 #[tokio::test]
-async fn a_prompt_streams_its_text_and_its_outcome() {
+async fn a_prompt_streams_its_text_its_calls_and_its_outcome() {
     let (service, _) = Service::scripted(looks_and_says("Your lamp\narrives on Monday.")).await;
     let events = service.prompt("ada", "Where is my lamp?").await.all().await;
 
     let said = |kind: &str| -> Vec<&str> {
         let of_kind = events.iter().filter(|(name, _)| name == kind);
-        of_kind.map(|(_, data)| data.as_str().unwrap()).collect()
+        of_kind.map(|(_, data)| data["text"].as_str().unwrap()).collect()
     };
     let deltas = said("delta");
     assert_eq!(deltas.concat(), "Let me look. Your lamp\narrives on Monday.");
     assert!(deltas.len() > 2, "in pieces: {deltas:?}");
     assert_eq!(said("text"), ["Let me look. ", "Your lamp\narrives on Monday."]);
-    let end = json!({ "outcome": "completed", "text": "Your lamp\narrives on Monday.", "error": null });
-    assert_eq!(events.last().unwrap(), &("outcome".to_owned(), end));
+    assert_eq!(said("tool_result"), ["ada's lamp from acme arrives on Monday"]);
+    let (name, end) = events.last().unwrap();
+    assert_eq!(name, "outcome");
+    assert_eq!(
+        (&end["outcome"], &end["text"]),
+        (&json!("completed"), &json!("Your lamp\narrives on Monday."))
+    );
     service.stop().await;
 }
 
@@ -31,20 +35,20 @@ async fn text_arrives_while_the_turn_runs() {
     let prompt = end.expect("user").await;
     end.begin_turn();
     say(&mut end, "Hm.");
-    assert_eq!(events.next().await, Some(("text".to_owned(), json!("Hm."))));
+    assert_eq!(events.next_of("text").await["text"], "Hm.");
     end.finish_turn(&prompt, "Hm.");
     assert_eq!(events.outcome().await["text"], "Hm.");
     tokio::join!(service.stop(), end.run_out());
 }
 
 #[tokio::test]
-async fn users_have_sessions_of_their_own_and_tools_know_the_user() {
+async fn customers_have_sessions_of_their_own_and_tools_know_the_customer() {
     let (service, clis) = Service::scripted(looks_and_says("On Monday.")).await;
     let (ada, bob) =
         tokio::join!(service.outcome("ada", "Where is it?"), service.outcome("bob", "Where is it?"));
     assert_eq!((ada["text"].as_str(), bob["text"].as_str()), (Some("On Monday."), Some("On Monday.")));
     for user in ["ada", "bob"] {
-        let expected = format!("{user}'s lamp arrives on Monday");
+        let expected = format!("{user}'s lamp from acme arrives on Monday");
         assert_eq!(clis.cli(user).tool_results(), [expected]);
     }
     let mut started = service.started();
@@ -54,7 +58,7 @@ async fn users_have_sessions_of_their_own_and_tools_know_the_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn users_have_conversations_and_folders_of_their_own() {
+async fn customers_have_conversations_and_folders_of_their_own() {
     let (service, mut listener) = Service::by_hand(2).await;
     let mut ends = Vec::new();
     for user in ["ada", "bob"] {
@@ -95,28 +99,54 @@ async fn the_next_prompt_goes_to_the_same_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_shows_each_session_and_its_queue() {
+async fn the_turns_of_a_customer_are_listed_with_their_states() {
     let (service, mut listener) = Service::by_hand(2).await;
-    assert_eq!(service.json("/status").await["names"], json!([]));
-    let (mut one, mut end) = tokio::join!(service.prompt("ada", "One."), accept(&mut listener));
+    assert_eq!(service.json("/customers/ada/turns").await, json!({ "turns": [] }));
+    let (one, mut end) = tokio::join!(service.prompt("ada", "One."), accept(&mut listener));
+    answer(&mut end, "First.").await;
+    one.outcome().await;
+    let mut two = service.prompt("ada", "Two.").await;
     let prompt = end.expect("user").await;
     end.begin_turn();
     say(&mut end, "Hm.");
-    one.next().await.unwrap();
-    let two = service.prompt("ada", "Two.").await;
+    two.next_of("text").await;
+    let three = service.prompt("ada", "Three.").await;
 
-    let status = service.json("/status").await;
-    assert_eq!(
-        (&status["live"], &status["live_limit"], &status["queued"]),
-        (&json!(1), &json!(2), &json!(1))
-    );
-    let ada = &status["names"][0];
-    assert_eq!((&ada["record"]["name"], &ada["stage"]), (&json!("ada"), &json!("running")));
-    assert_eq!(one.turn, Some(format!("/turns/{}", ada["running"].as_str().unwrap())));
-    assert_eq!(service.get("/health").await, (StatusCode::OK, "ok".to_owned()));
+    let listed = service.json("/customers/ada/turns").await;
+    let shown =
+        |turn: &serde_json::Value| (turn["text"].clone(), turn["state"].clone(), turn["answer"].clone());
+    let turns: Vec<_> = listed["turns"].as_array().unwrap().iter().map(shown).collect();
+    let expected = [
+        (json!("Three."), json!("queued"), json!(null)),
+        (json!("Two."), json!("running"), json!(null)),
+        (json!("One."), json!("completed"), json!("First.")),
+    ];
+    assert_eq!(turns, expected);
+    assert_eq!(two.turn, format!("/turns/{}/events", listed["turns"][1]["id"].as_str().unwrap()));
     end.finish_turn(&prompt, "Hm.");
-    answer(&mut end, "Two.").await;
-    assert_eq!(two.outcome().await["text"], "Two.");
+    answer(&mut end, "Third.").await;
+    assert_eq!(three.outcome().await["text"], "Third.");
+    tokio::join!(service.stop(), end.run_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_stopped_on_demand() {
+    let (service, mut listener) = Service::by_hand(1).await;
+    let (mut events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
+    let prompt = end.expect("user").await;
+    end.begin_turn();
+    say(&mut end, "Hm.");
+    events.next_of("text").await;
+    let path = events.turn.replace("/turns/", "/customers/ada/turns/").replace("/events", "/interrupt");
+    let interrupting = async {
+        let request = end.expect_request("interrupt").await;
+        end.answer(&request, json!({}));
+        end.fail_turn(&prompt, "aborted_streaming", "");
+    };
+    let ((status, said), ()) = tokio::join!(service.post_json(ANNA, &path, json!({})), interrupting);
+    assert_eq!((status, said.as_str()), (200, "{\"interrupted\":true}"));
+    let outcome = events.outcome().await;
+    assert_eq!((&outcome["outcome"], &outcome["why"]), (&json!("interrupted"), &json!("user")));
     tokio::join!(service.stop(), end.run_out());
 }
 
@@ -127,19 +157,25 @@ async fn the_turn_of_a_client_that_goes_away_goes_on_and_is_read_on() {
     let prompt = end.expect("user").await;
     end.begin_turn();
     say(&mut end, "One.");
-    assert_eq!(events.next().await, Some(("text".to_owned(), json!("One."))));
-    let (turn, seen) = (events.turn.take().unwrap(), events.last_id.take().unwrap());
+    assert_eq!(events.next_of("text").await["text"], "One.");
+    let (turn, seen) = (events.turn.clone(), events.last_id.take().unwrap());
     drop(events);
     say(&mut end, "Two.");
-    let mut events = service.again(&turn, Some(&seen)).await;
-    assert_eq!(events.next().await, Some(("text".to_owned(), json!("Two."))));
+    let mut events = service.events(&turn, Some(&seen)).await;
+    assert_eq!(events.next_of("text").await["text"], "Two.");
     end.finish_turn(&prompt, "Two.");
     assert_eq!(events.outcome().await["text"], "Two.");
 
     // After its end, too, from the first event on.
-    let all = service.again(&turn, None).await.all().await;
+    let all = service.events(&turn, None).await.all().await;
     let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["text", "text", "outcome"]);
+    assert_eq!(names, ["text", "text", "usage", "outcome"]);
+    // A browser that connects again after the outcome is told to stop.
+    let request = axum::http::Request::get(&turn).header("last-event-id", "end");
+    assert_eq!(
+        answered(service.send(ANNA, request, axum::body::Body::empty()).await).await,
+        (204, String::new())
+    );
     tokio::join!(service.stop(), end.run_out());
 }
 
@@ -147,17 +183,19 @@ async fn the_turn_of_a_client_that_goes_away_goes_on_and_is_read_on() {
 async fn a_prompt_with_a_key_is_asked_once() {
     let script = Script::new().turn(ModelTurn::new().text("One.")).turn(ModelTurn::new().text("Two."));
     let (service, _) = Service::scripted(script).await;
-    let first = Events::of(service.post_with_key("ada", "k-1", "Count.").await);
-    let again = Events::of(service.post_with_key("ada", "k-1", "Count.").await);
+    let first = service.prompt_with_key("ada", "k-1", "Count.").await;
+    let again = service.prompt_with_key("ada", "k-1", "Count.").await;
     assert_eq!(first.turn, again.turn);
     assert_eq!(
         (&first.outcome().await["text"], &again.outcome().await["text"]),
         (&json!("One."), &json!("One."))
     );
-    let (status, why) = refusal(service.post_with_key("ada", "k-1", "Another.").await).await;
+    let (status, why) = answered(service.post_with_key("ada", "k-1", "Another.").await).await;
     assert_eq!(status, 409, "{why}");
-    let next = Events::of(service.post_with_key("ada", "k-2", "Count.").await);
+    assert!(why.contains("key_reused"), "{why}");
+    let next = service.prompt_with_key("ada", "k-2", "Count.").await;
     assert_eq!(next.outcome().await["text"], "Two.");
+    assert_eq!(service.json("/customers/ada/turns").await["turns"].as_array().unwrap().len(), 2);
     service.stop().await;
 }
 
@@ -168,28 +206,24 @@ async fn a_person_decides_about_a_call_without_a_rule() {
         .turn(ModelTurn::new().text("Cancelled."));
     let (service, clis) = Service::scripted(script).await;
     assert_eq!(service.json("/questions").await, json!([]));
-    let turn = service.prompt("ada", "I want no lamp.").await;
-    let question = in_time("a question", async {
-        loop {
-            let open = service.json("/questions").await;
-            if let Some(question) = open.get(0) {
-                return question.clone();
-            }
-            tokio::task::yield_now().await;
-        }
-    });
-    let question = question.await;
-    assert_eq!(question["user"], "ada");
-    assert_eq!(question["inquiry"]["request"]["tool_name"], "mcp__orders__cancel");
-    let path = format!("/questions/{}", question["id"].as_str().unwrap());
+    let mut turn = service.prompt("ada", "I want no lamp.").await;
+    let asked = turn.next_of("asked").await["question"].clone();
+    assert_eq!(asked["body"]["request"]["tool_name"], "mcp__orders__cancel");
+    assert_eq!(service.json("/questions").await, json!([asked]));
+    assert_eq!(asked["name"], "acme/ada");
+    let path = format!("/questions/{}", asked["id"].as_str().unwrap());
 
-    let (status, why) = service.post_json(&path, json!({ "kind": "accepted", "content": {} })).await;
-    assert_eq!(status, 409, "no answer to this question: {why}");
-    assert_eq!(service.post_json(&path, json!({ "kind": "allowed" })).await.0, 200);
+    let (status, why) = service.post_json(ANNA, &path, json!({ "choice": "submit", "content": {} })).await;
+    assert_eq!(status, 422, "no answer to this question: {why}");
+    // The arguments of a call are the model's.
+    assert_eq!(service.post_json(ANNA, &path, json!({ "choice": "allow", "input": {} })).await.0, 422);
+    assert_eq!(service.post_json(ANNA, &path, json!({ "choice": "allow" })).await, (200, String::new()));
+    let decided = turn.next_of("decided").await["question"]["decision"].clone();
+    assert_eq!(decided["answer"]["by"], "anna");
     assert_eq!(turn.outcome().await["text"], "Cancelled.");
     assert_eq!(clis.cli("ada").tool_results(), ["ada gets no lamp"]);
     // Too late.
-    assert_eq!(service.post_json(&path, json!({ "kind": "denied", "message": "No." })).await.0, 409);
-    assert_eq!(service.post_json("/questions/none", json!({ "kind": "allowed" })).await.0, 400);
+    assert_eq!(service.post_json(ANNA, &path, json!({ "choice": "deny" })).await.0, 409);
+    assert_eq!(service.post_json(ANNA, "/questions/none", json!({ "choice": "allow" })).await.0, 400);
     service.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The service on the real `claude` CLI, which talks to a scripted model on loopback.
+//! The desk on the real `claude` CLI, which talks to a scripted model on loopback.
 //!
 //! `GREENROOM_CLI` names the executable. Without it the test says on stderr that it was not run; with
 //! `GREENROOM_REQUIRE_CLI=1` a missing CLI is a failure.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use greenroom::SessionBuilder;
 use greenroom::options::EnvPolicy;
 use greenroom_fleet::backend::LocalBackend;
-use greenroom_fleet::{BackendErrorKind, Tenant};
+use greenroom_fleet::{BackendErrorKind, Name};
 use greenroom_testkit::{ModelTurn, ScriptedModel};
 
 use crate::support::*;
@@ -49,7 +49,7 @@ async fn a_conversation_is_remembered_after_a_restart_of_the_service() {
             }
         });
         let backend = backend.await;
-        let connect = move |builder: SessionBuilder, _: &Tenant| {
+        let connect = move |builder: SessionBuilder, _: &Name| {
             let builder =
                 builder.cli_path(&cli).envs(model.env()).env("PATH", std::env::var("PATH").unwrap());
             builder.configure(|options| options.env_policy = EnvPolicy::Clean)
@@ -59,15 +59,15 @@ async fn a_conversation_is_remembered_after_a_restart_of_the_service() {
 
     let service = start().await;
     let events = service.prompt("ada", "Where is my lamp?").await;
-    let turn = events.turn.clone().unwrap();
+    let turn = events.turn.clone();
     assert_eq!(events.outcome().await["text"], "On Monday.");
     let told = model.requests().pop().unwrap().tool_results();
-    assert_eq!(told[0].text, "ada's lamp arrives on Monday");
+    assert_eq!(told[0].text, "ada's lamp from acme arrives on Monday");
     service.stop().await;
     drop(service);
 
     let service = start().await;
-    assert_eq!(service.again(&turn, None).await.outcome().await["text"], "On Monday.");
+    assert_eq!(service.events(&turn, None).await.outcome().await["text"], "On Monday.");
     assert_eq!(service.outcome("bob", "Hello.").await["text"], "Hello, bob.");
     assert!(!model.requests().pop().unwrap().body().to_string().contains("Where is my lamp?"));
     assert_eq!(service.outcome("ada", "When was that?").await["text"], "As I said: on Monday.");

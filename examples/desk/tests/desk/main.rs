@@ -1,4 +1,4 @@
-//! The service through its router, and as a process.
+//! The desk through its router, and as a process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
@@ -9,5 +9,6 @@ mod real_cli;
 mod refusals;
 mod size;
 mod support;
+mod tenants;
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;

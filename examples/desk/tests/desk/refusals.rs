@@ -49,10 +49,11 @@ async fn a_name_or_a_prompt_that_is_no_text_or_too_long_is_refused() {
 #[tokio::test]
 async fn a_turn_that_is_not_known_is_told() {
     let (service, _) = Service::scripted(Script::new()).await;
-    let (status, text) = service.get("/turns/00000000-0000-4000-8000-000000000000").await;
-    assert_eq!(status, StatusCode::NOT_FOUND);
-    assert!(text.contains("is not known: it was deleted, or its time to be kept has passed"), "{text}");
-    assert_eq!(service.get("/turns/none").await.0, StatusCode::BAD_REQUEST);
+    for turn in ["00000000-0000-4000-8000-000000000000", "none"] {
+        let (status, text) = service.get(ANNA, &format!("/turns/{turn}/events")).await;
+        assert_eq!(status, 404, "{text}");
+        assert!(text.contains("This does not exist, or is not kept any more."), "{text}");
+    }
     service.stop().await;
 }
 
@@ -68,6 +69,7 @@ async fn a_prompt_too_many_is_refused_until_later() {
     }
     let refused = service.post("ada", "Too much.").await;
     assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"1".parse().unwrap()));
+    assert_eq!(refused.headers()["content-type"], "application/problem+json");
 
     end.begin_turn();
     end.finish_turn(&prompt, "Done.");
@@ -80,7 +82,7 @@ async fn a_prompt_too_many_is_refused_until_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_too_many_waits_for_a_session_that_is_idle() {
+async fn a_customer_too_many_waits_for_a_session_that_is_idle() {
     let (service, mut listener) = Service::by_hand(1).await;
     let (events, mut end) = tokio::join!(service.prompt("ada", "Hello."), accept(&mut listener));
     answer(&mut end, "Hello.").await;
@@ -106,7 +108,7 @@ async fn an_error_of_the_api_is_the_outcome_with_its_kind() {
     let (service, _) = Service::scripted(script).await;
     // The client is told no more.
     for error in ["overloaded", "rate_limited", "unauthenticated"] {
-        let expected = json!({ "outcome": "failed", "text": null, "error": error });
+        let expected = json!({ "type": "outcome", "id": "end", "outcome": "failed", "why": error });
         assert_eq!(service.outcome("ada", "Hello.").await, expected);
     }
     service.stop().await;
@@ -117,7 +119,7 @@ async fn a_prompt_whose_session_does_not_start_ends_as_unsent() {
     let (service, listener) = Service::by_hand(1).await;
     // No CLI starts any more.
     drop(listener);
-    let expected = json!({ "outcome": "unsent", "text": null, "error": null });
+    let expected = json!({ "type": "outcome", "id": "end", "outcome": "unsent", "why": "expired" });
     // It waits for 5 minutes.
     assert_eq!(service.outcome("ada", "Hello.").await, expected);
     assert_eq!(service.started(), ["ada", "ada", "ada"]);

@@ -1,9 +1,8 @@
 //! Ends of sessions, of clients and of the service.
 
-use axum::http::StatusCode;
 use greenroom::SessionBuilder;
 use greenroom::transport::Exit;
-use greenroom_fleet::Tenant;
+use greenroom_fleet::Name;
 use greenroom_fleet::backend::MemoryBackend;
 use greenroom_testkit::{CliEnd, ScriptedCli, ScriptedListener};
 use serde_json::Value;
@@ -35,9 +34,9 @@ async fn a_session_at_work_is_not_idle() {
     let prompt = end.expect("user").await;
     end.begin_turn();
     say(&mut end, "Hm.");
-    events.next().await.unwrap();
+    events.next_of("text").await;
     tokio::time::sleep(IDLE * 3).await;
-    assert_eq!(service.json("/status").await["names"][0]["stage"], "running");
+    assert_eq!(service.stage().await, "running");
     end.finish_turn(&prompt, "Hm.");
     assert_eq!(events.outcome().await["outcome"], "completed");
     tokio::join!(service.stop(), end.run_out());
@@ -100,10 +99,10 @@ async fn a_stop_ends_all_sessions_at_once_and_tells_their_clients() {
     let before = tokio::time::Instant::now();
     let stopping = async {
         // Until the drain has begun.
-        while service.get("/health").await.0 == StatusCode::OK {
+        while service.get("", "/health/ready").await.0 == 200 {
             tokio::task::yield_now().await;
         }
-        // No new work, for old users and for new ones.
+        // No new work, for old customers and for new ones.
         for user in ["ada", "jim"] {
             let refused = service.post(user, "Hello.").await;
             assert_eq!(
@@ -120,20 +119,21 @@ async fn a_stop_ends_all_sessions_at_once_and_tells_their_clients() {
     tokio::join!(service.stop(), stopping, clients, futures_util::future::join_all(ends));
     // A turn has 15 s to end: one after another would take 45 s.
     assert!(before.elapsed().as_secs() < 25, "{:?}", before.elapsed());
-    assert_eq!(service.get("/health").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(service.get("", "/health/ready").await, (503, "draining".to_owned()));
+    assert_eq!(service.get("", "/health/live").await, (200, "live".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_waits_is_served_after_the_next_start() {
     let backend = MemoryBackend::new();
     let (transport, mut listener) = ScriptedCli::by_hand();
-    let connect = move |builder: SessionBuilder, _: &Tenant| builder.transport(transport.clone());
+    let connect = move |builder: SessionBuilder, _: &Name| builder.transport(transport.clone());
     let service = Service::at(backend.clone(), 1, connect.clone()).await;
     let (first, mut end) = tokio::join!(service.prompt("ada", "One."), accept(&mut listener));
     end.expect("user").await;
     end.begin_turn();
     let waiting = service.prompt("ada", "Two.").await;
-    let turn = waiting.turn.clone().unwrap();
+    let turn = waiting.turn.clone();
     tokio::join!(service.stop(), end.run_out());
     assert_eq!(first.outcome().await["outcome"], "interrupted");
     // No outcome yet.
@@ -142,6 +142,6 @@ async fn a_prompt_that_waits_is_served_after_the_next_start() {
     let service = Service::at(backend, 1, connect).await;
     let mut end = accept(&mut listener).await;
     answer(&mut end, "Two, then.").await;
-    assert_eq!(service.again(&turn, None).await.outcome().await["text"], "Two, then.");
+    assert_eq!(service.events(&turn, None).await.outcome().await["text"], "Two, then.");
     tokio::join!(service.stop(), end.run_out());
 }

@@ -21,8 +21,8 @@ struct Program {
 
 impl Program {
     async fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_service"))
-            .args(["--listen", "127.0.0.1:0"])
+        let mut child = Command::new(env!("CARGO_BIN_EXE_desk"))
+            .args(["--listen", "127.0.0.1:0", "--login", "made-up:anna@acme"])
             .args(arguments)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -34,21 +34,32 @@ impl Program {
         Self { child, stdout, address }
     }
 
-    async fn post(&self, user: &str, prompt: &str) -> Lines<BufReader<TcpStream>> {
+    /// Sends a request, and returns the lines of its answer.
+    async fn request(&self, head: &str, body: &str) -> Lines<BufReader<TcpStream>> {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        let length = prompt.len();
+        let length = body.len();
         let head = format!(
-            "POST /users/{user}/prompts HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+            "{head} HTTP/1.1\r\nhost: test\r\ncookie: login=made-up\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
         );
-        stream.write_all(format!("{head}{prompt}").as_bytes()).await.unwrap();
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
         BufReader::new(stream).lines()
+    }
+
+    /// The events of a prompt.
+    async fn prompt(&self, prompt: &str) -> Lines<BufReader<TcpStream>> {
+        let mut accepted = self.request("POST /customers/ada/prompts", prompt).await;
+        let location = line(&mut accepted, "location: ").await;
+        self.request(&format!("GET {}", location.trim_start_matches("location: ")), "").await
     }
 
     /// Sends SIGTERM, and returns when the program has said that it stops.
     async fn terminate(&mut self) {
         let pid = Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
-        assert_eq!(in_time("its last line", self.stdout.next_line()).await.unwrap().unwrap(), "stopping");
+        in_time("its last line", async {
+            while self.stdout.next_line().await.unwrap().unwrap() != "stopping" {}
+        })
+        .await;
     }
 }
 
@@ -74,7 +85,7 @@ async fn sigterm_lets_a_turn_end_and_the_program_exits_with_0() {
         .turn(ModelTurn::new().text("On Monday.").pause_before(Duration::from_secs(2)));
     std::fs::write(&script, serde_json::to_vec(&slow).unwrap()).unwrap();
     let mut program = Program::start(&["--script", script.to_str().unwrap()]).await;
-    let mut answer = program.post("ada", "Where is it?").await;
+    let mut answer = program.prompt("Where is it?").await;
     line(&mut answer, "event: text").await;
 
     program.terminate().await;
@@ -93,7 +104,7 @@ async fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
     let long = Script::new().turn(ModelTurn::new().text("a ".repeat(4 << 20)));
     std::fs::write(&script, serde_json::to_vec(&long).unwrap()).unwrap();
     let mut program = Program::start(&["--script", script.to_str().unwrap()]).await;
-    let mut answer = program.post("ada", "Say much.").await;
+    let mut answer = program.prompt("Say much.").await;
     line(&mut answer, "event: delta").await;
 
     program.terminate().await;
@@ -103,11 +114,13 @@ async fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn bad_arguments_are_named() {
-    for (arguments, said) in
-        [(["--prot", "1"], "--prot"), (["--live", "--live"], "--cli"), (["--data", "x"], "--listen")]
-    {
+    for (arguments, said) in [
+        (["--prot", "1"], "--prot"),
+        (["--data", "x"], "--listen"),
+        (["--login", "anna"], "SECRET:PERSON@TENANT"),
+    ] {
         let listen = if said == "--listen" { vec!["--listen"] } else { vec![] };
-        let output = Command::new(env!("CARGO_BIN_EXE_service")).args(arguments).args(listen).output();
+        let output = Command::new(env!("CARGO_BIN_EXE_desk")).args(arguments).args(listen).output();
         let output = in_time("its end", output).await.unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && stderr.contains(said), "{stderr}");

@@ -1,0 +1,48 @@
+//! Health for load balancers and supervisors.
+
+use axum::Router;
+use axum::extract::{FromRef, State};
+use axum::http::StatusCode;
+use axum::routing::get;
+
+use crate::error::FleetError;
+use crate::face::fleet::Fleet;
+use crate::face::snapshot::Query;
+use crate::health::Health;
+
+/// The routes `/health/live` and `/health/ready`.
+///
+/// | request | 200 | 503 |
+/// |---|---|---|
+/// | `GET /health/live` | the process answers | never: restart a process that gives no answer |
+/// | `GET /health/ready` | send requests here | `draining`; `degraded` while a cause keeps sessions of all tenants from starting; `backend` while the backend does not answer |
+///
+/// Add them outside of the login: they name no tenant. The body is one word.
+pub fn health<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Fleet: FromRef<S>,
+{
+    Router::new().route("/health/live", get("live")).route("/health/ready", get(ready))
+}
+
+async fn ready(State(fleet): State<Fleet>) -> (StatusCode, &'static str) {
+    match fleet.operator().snapshot(Query::active().limit(0)).await {
+        Ok(fleet) if fleet.draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        Ok(fleet) if is_degraded(&fleet.health) => (StatusCode::SERVICE_UNAVAILABLE, "degraded"),
+        Ok(_) => (StatusCode::OK, "ready"),
+        Err(FleetError::Ended) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        Err(error) => {
+            tracing::warn!(%error, "the fleet is not ready");
+            (StatusCode::SERVICE_UNAVAILABLE, "backend")
+        }
+    }
+}
+
+/// True if sessions of every tenant are held back. A key of one tenant that is rejected is no reason to serve no other.
+fn is_degraded(health: &Health) -> bool {
+    match health {
+        Health::Healthy => false,
+        Health::Degraded { causes } => causes.iter().any(|cause| cause.tenant.is_none()),
+    }
+}
