@@ -56,6 +56,8 @@
 //! # Features
 //!
 //! - `postgres`: the backend for several machines (`backend::PostgresBackend`); `postgres-tls`: the same with TLS.
+//! - `socket`: the backend of a service for other programs of its host, over a Unix socket ([`Operator`]`::serve`,
+//!   `backend::SocketBackend`).
 //! - `testkit`: checks for backends of your own, faults for tests of your service, and with `postgres` a scratch server
 //!   (`greenroom_fleet::testkit`).
 //! - `cluster`, `async-trait`: to be enabled when any crate of the program enables `ractor`'s feature of that name.

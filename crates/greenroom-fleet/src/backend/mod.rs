@@ -5,6 +5,7 @@
 //! | [`MemoryBackend`] | tests | until it is dropped |
 //! | [`LocalBackend`] | services on one machine | in one file, durable over a power cut |
 //! | `PostgresBackend` (feature `postgres`) | services on several machines | in a database of PostgreSQL |
+//! | `SocketBackend` (feature `socket`) | commands beside a service | in the backend of the service |
 //!
 //! Write a [`Backend`] of your own for another database: it reads rows and commits others. Check it with the conformance suite of
 //! [`testkit`](crate::testkit) (feature `testkit`).
@@ -15,6 +16,10 @@ mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod run;
+#[cfg(any(feature = "postgres", feature = "socket"))]
+mod server_clock;
+#[cfg(feature = "socket")]
+mod socket;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,6 +44,8 @@ pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresBackend, PostgresOptions};
 use run::request;
+#[cfg(feature = "socket")]
+pub use socket::{SocketBackend, SocketServer};
 
 pub use crate::registry::{
     Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Told, Wanted, commit_rows, read_rows,
