@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use greenroom_fleet::{Name, NodeId, PromptId, QuestionId, Tenant, Term};
+use greenroom_fleet::{Name, NodeId, PromptId, QuarantineKind, QuestionId, Tenant, Term};
 
 use crate::text::read_age;
 
@@ -69,11 +69,8 @@ pub(crate) enum Command {
         /// The reason, which is shown with the session
         why: String,
     },
-    /// Lets a quarantined session be activated again
-    Unquarantine {
-        #[arg(value_name = "TENANT/SESSION")]
-        name: Name,
-    },
+    /// Lets a quarantined session be activated again, or all of them
+    Unquarantine(Unquarantine),
     /// Asks a node to drain
     Drain {
         #[arg(value_parser = node)]
@@ -131,6 +128,21 @@ pub(crate) struct Names {
     /// The number of sessions [default: all]
     #[arg(long)]
     pub(crate) limit: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Unquarantine {
+    #[arg(value_name = "TENANT/SESSION", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) name: Option<Name>,
+    /// All sessions, such as those that one mended fault has quarantined
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// With `--all`: those of this kind: activations, losses, transcript, process or operator
+    #[arg(long, requires = "all", value_parser = kind)]
+    pub(crate) kind: Option<QuarantineKind>,
+    /// With `--all`: those whose reason has this text
+    #[arg(long, requires = "all", value_name = "TEXT")]
+    pub(crate) because: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -212,6 +224,10 @@ pub(crate) enum Sort {
 
 fn tenant(text: &str) -> Result<Tenant, String> {
     Tenant::new(text).map_err(|error| error.to_string())
+}
+
+fn kind(text: &str) -> Result<QuarantineKind, String> {
+    serde_json::from_value(text.into()).map_err(|error| error.to_string())
 }
 
 fn node(text: &str) -> Result<NodeId, uuid::Error> {

@@ -5,7 +5,7 @@ use greenroom_fleet::admin::Admin;
 use greenroom_fleet::{Name, NameRecord, QuestionAnswer, QuestionQuery, Tenant, Withdrawn};
 use serde_json::json;
 
-use crate::arguments::{Answer, Command, Move, Names};
+use crate::arguments::{Answer, Command, Move, Names, Unquarantine};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::rows::{NameRow, NodeRow, ProcessRow, QuestionRow};
@@ -23,10 +23,12 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
             Ok(output.page(&nodes)?)
         }
         Command::Names(names) => {
-            list(admin, names, output, async |tenant, after, limit| admin.names(tenant, after, limit).await).await
+            list(admin, names, output, async |tenant, after, limit| admin.names(tenant, after, limit).await)
+                .await
         }
         Command::Stuck(names) => {
-            list(admin, names, output, async |tenant, after, limit| admin.stuck(tenant, after, limit).await).await
+            list(admin, names, output, async |tenant, after, limit| admin.stuck(tenant, after, limit).await)
+                .await
         }
         Command::Questions { tenant, name, limit } => questions(admin, tenant, name, limit, output).await,
         Command::Answer(answer) => answer_question(admin, answer, output).await,
@@ -35,23 +37,22 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
             let answer = json!({ "name": name, "quarantined": true });
             Ok(output.answer(&answer, &format!("{name} is quarantined"))?)
         }
-        Command::Unquarantine { name } => {
-            if !admin.unquarantine(name.clone()).await? {
-                return Err(Failure::not_done(format!("{name} is not quarantined")));
-            }
-            let answer = json!({ "name": name, "quarantined": false });
-            Ok(output.answer(&answer, &format!("{name} may run again"))?)
-        }
+        Command::Unquarantine(which) => unquarantine(admin, which, output).await,
         Command::Drain { node } => {
             if !admin.drain(node).await? {
                 return Err(Failure::not_done(format!("no living node has the id {node}")));
             }
-            Ok(output.answer(&json!({ "node": node, "asked_to_drain": true }), &format!("{node} was asked to drain"))?)
+            Ok(output.answer(
+                &json!({ "node": node, "asked_to_drain": true }),
+                &format!("{node} was asked to drain"),
+            )?)
         }
         Command::Drop { prompt, why } => {
             let (how, text) = match admin.drop_prompt(prompt, why).await? {
                 Withdrawn::Unsent => ("unsent", "was taken out of its queue"),
-                Withdrawn::Interrupted => ("interrupted", "had begun with an owner that was lost, and has ended"),
+                Withdrawn::Interrupted => {
+                    ("interrupted", "had begun with an owner that was lost, and has ended")
+                }
                 Withdrawn::TooLate(_) => {
                     return Err(Failure::not_done(format!("the prompt {prompt} runs or has ended")));
                 }
@@ -64,15 +65,18 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
         Command::Usage { tenant } => usage(admin, tenant, output).await,
         Command::Vacuum { age, most } => {
             let forgotten = admin.vacuum(age, most).await?;
-            Ok(output.answer(&json!({ "forgotten": forgotten }), &format!("{forgotten} prompts are forgotten"))?)
+            Ok(output
+                .answer(&json!({ "forgotten": forgotten }), &format!("{forgotten} prompts are forgotten"))?)
         }
         Command::Processes { name } => {
-            let left: Vec<ProcessRow> = admin.left_processes(name).await?.iter().map(ProcessRow::of).collect();
+            let left: Vec<ProcessRow> =
+                admin.left_processes(name).await?.iter().map(ProcessRow::of).collect();
             Ok(output.page(&left)?)
         }
         Command::RemoveProcess { name, term } => {
             if !admin.remove_process(name.clone(), term).await? {
-                let text = format!("the owner of {name} under the term {term} is alive, and its record stays");
+                let text =
+                    format!("the owner of {name} under the term {term} is alive, and its record stays");
                 return Err(Failure::not_done(text));
             }
             let answer = json!({ "name": name, "term": term, "removed": true });
@@ -88,7 +92,11 @@ async fn list(
     admin: &Admin,
     names: Names,
     output: &mut Output,
-    page: impl AsyncFn(Option<Tenant>, Option<Name>, usize) -> Result<Vec<NameRecord>, greenroom_fleet::BackendError>,
+    page: impl AsyncFn(
+        Option<Tenant>,
+        Option<Name>,
+        usize,
+    ) -> Result<Vec<NameRecord>, greenroom_fleet::BackendError>,
 ) -> Done {
     let (mut after, mut left) = (names.after, names.limit.unwrap_or(usize::MAX));
     while left > 0 {
@@ -100,6 +108,23 @@ async fn list(
         output.page(&rows)?;
     }
     Ok(())
+}
+
+async fn unquarantine(admin: &Admin, which: Unquarantine, output: &mut Output) -> Done {
+    let Unquarantine { name, kind: wanted, because, .. } = which;
+    let Some(name) = name else {
+        let fits = |_: &NameRecord, kind, why: &str| {
+            wanted.is_none_or(|wanted| wanted == kind)
+                && because.as_ref().is_none_or(|text| why.contains(text))
+        };
+        let lifted = admin.unquarantine_all(fits).await?;
+        return Ok(output.answer(&json!({ "lifted": lifted }), &format!("{lifted} sessions may run again"))?);
+    };
+    if !admin.unquarantine(name.clone()).await? {
+        return Err(Failure::not_done(format!("{name} is not quarantined")));
+    }
+    let answer = json!({ "name": name, "quarantined": false });
+    Ok(output.answer(&answer, &format!("{name} may run again"))?)
 }
 
 async fn questions(
@@ -117,7 +142,8 @@ async fn questions(
         query = query.session(name);
     }
     let found = admin.questions(query).await?;
-    let rows: Vec<QuestionRow> = found.iter().map(|question| QuestionRow::of(question, admin.now())).collect();
+    let rows: Vec<QuestionRow> =
+        found.iter().map(|question| QuestionRow::of(question, admin.now())).collect();
     Ok(output.page(&rows)?)
 }
 
@@ -163,5 +189,6 @@ async fn move_tenant(admin: &Admin, to: Move, output: &mut Output) -> Done {
     other.close().await;
     let moved = moved?;
     let text = format!("{} has moved: {} sessions, {} prompts", to.tenant, moved.names, moved.prompts);
-    Ok(output.answer(&json!({ "tenant": to.tenant, "names": moved.names, "prompts": moved.prompts }), &text)?)
+    Ok(output
+        .answer(&json!({ "tenant": to.tenant, "names": moved.names, "prompts": moved.prompts }), &text)?)
 }

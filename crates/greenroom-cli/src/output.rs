@@ -9,7 +9,7 @@ use crate::text::{shown, shown_json, width};
 /// A line of a list.
 pub(crate) trait Row: Serialize {
     /// The headings of the columns, in capitals.
-    const COLUMNS: &[&str];
+    const COLUMNS: &'static [&'static str];
 
     /// The cells, one for each column.
     fn cells(&self) -> Vec<String>;
@@ -78,7 +78,8 @@ pub(crate) fn aligned(lines: &[Vec<String>]) -> Vec<String> {
     let widest = |column| lines.iter().filter_map(|line| line.get(column)).map(|cell| width(cell)).max();
     let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
     let line = |cells: &Vec<String>| {
-        let padded = cells.iter().zip(&widths).map(|(cell, most)| format!("{cell}{}", " ".repeat(most - width(cell))));
+        let padded =
+            cells.iter().zip(&widths).map(|(cell, most)| format!("{cell}{}", " ".repeat(most - width(cell))));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     lines.iter().map(line).collect()

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use greenroom_fleet::admin::NodeReport;
-use greenroom_fleet::{NameRecord, NameState, NodeState, ProcessRecord, QuestionRecord, Timestamp};
+use greenroom_fleet::{
+    NameRecord, NameState, NodeState, ProcessRecord, QuarantineKind, QuestionRecord, Timestamp,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -45,7 +47,7 @@ impl NodeRow {
 }
 
 impl Row for NodeRow {
-    const COLUMNS: &[&str] = &["NODE", "HOST", "STATE", "LEASE", "LIVE", "CAP", "NOTE"];
+    const COLUMNS: &'static [&'static str] = &["NODE", "HOST", "STATE", "LEASE", "LIVE", "CAP", "NOTE"];
 
     fn cells(&self) -> Vec<String> {
         let over = (!self.holds_lease).then_some("its lease is over");
@@ -77,6 +79,8 @@ pub(crate) struct NameRow {
     running: Option<String>,
     failures: usize,
     losses: u32,
+    /// The kind of its quarantine.
+    kind: Option<QuarantineKind>,
     why: Option<String>,
     #[serde(skip)]
     pub(crate) age: Duration,
@@ -130,14 +134,26 @@ impl State {
 
 impl NameRow {
     pub(crate) fn of(record: &NameRecord, now: Timestamp) -> Self {
-        let (node, since, why) = match &record.state {
-            NameState::Owned { node, since, .. } => (Some(node.to_string()), Some(*since), None),
-            NameState::Quarantined { why, since } => (None, Some(*since), Some(why.clone())),
-            NameState::Deleting { since } => (None, Some(*since), None),
-            NameState::Departing { since, to, .. } => (None, Some(*since), Some(format!("to the backend {to}"))),
-            _ => (None, None, None),
+        let (mut node, mut kind) = (None, None);
+        // A quarantine that waits for the end of the session, or the last failure of an activation.
+        let waits = record.quarantine.as_ref().map(|quarantine| quarantine.why.clone());
+        let mut why = waits.or_else(|| record.last_failure.clone());
+        let since = match &record.state {
+            NameState::Owned { node: owner, since, .. } => {
+                node = Some(owner.to_string());
+                *since
+            }
+            NameState::Quarantined { kind: found, why: because, since, .. } => {
+                (kind, why) = (Some(*found), Some(because.clone()));
+                *since
+            }
+            NameState::Deleting { since, .. } => *since,
+            NameState::Departing { since, to, .. } => {
+                why = Some(format!("to the backend {to}"));
+                *since
+            }
+            _ => record.created_at,
         };
-        let since = since.unwrap_or(record.created_at);
         Self {
             name: record.name.to_string(),
             tenant: record.name.tenant().to_string(),
@@ -150,14 +166,15 @@ impl NameRow {
             running: record.running.map(|prompt| prompt.to_string()),
             failures: record.failures.len(),
             losses: record.losses,
-            why: why.or_else(|| record.quarantine.clone()),
+            kind,
+            why,
             age: now.since(since),
         }
     }
 }
 
 impl Row for NameRow {
-    const COLUMNS: &[&str] =
+    const COLUMNS: &'static [&'static str] =
         &["NAME", "STATE", "SINCE", "QUEUED", "PROFILE", "FAILURES", "LOSSES", "NODE", "WHY"];
 
     fn cells(&self) -> Vec<String> {
@@ -215,7 +232,7 @@ fn asks(body: &Value) -> String {
 }
 
 impl Row for QuestionRow {
-    const COLUMNS: &[&str] = &["QUESTION", "NAME", "KIND", "LEFT", "ASKS"];
+    const COLUMNS: &'static [&'static str] = &["QUESTION", "NAME", "KIND", "LEFT", "ASKS"];
 
     fn cells(&self) -> Vec<String> {
         vec![self.id.clone(), self.name.clone(), self.kind.clone(), age(self.left), self.asks.clone()]
@@ -245,7 +262,7 @@ impl ProcessRow {
 }
 
 impl Row for ProcessRow {
-    const COLUMNS: &[&str] = &["TERM", "HOST", "NODE", "PROCESS"];
+    const COLUMNS: &'static [&'static str] = &["TERM", "HOST", "NODE", "PROCESS"];
 
     fn cells(&self) -> Vec<String> {
         vec![self.term.to_string(), self.host.clone(), self.node.clone(), self.process.to_string()]

@@ -33,7 +33,9 @@ pub(crate) async fn connect(target: Target) -> Result<Connection, Failure> {
         Target { database: Some(_), socket: Some(_), .. } => {
             usage("`--database` and `--socket` are two fleets: give one of them")
         }
-        Target { socket: Some(_), schema: Some(_), .. } => usage("`--schema` belongs to a database: leave it out"),
+        Target { socket: Some(_), schema: Some(_), .. } => {
+            usage("`--schema` belongs to a database: leave it out")
+        }
         Target { socket: Some(path), .. } => connect_to_socket(path).await,
         Target { database, schema, .. } => match database.or_else(|| std::env::var(DATABASE).ok()) {
             Some(url) => connect_to_database(url, schema).await,

@@ -152,4 +152,7 @@ mod guides {
     #[cfg(feature = "postgres")]
     #[doc = include_str!("../../../docs/fleet-postgres.md")]
     struct PostgresGuide;
+    #[cfg(feature = "socket")]
+    #[doc = include_str!("../../../docs/command.md")]
+    struct CommandGuide;
 }

@@ -82,7 +82,8 @@ mod tests {
         }
         assert!(!child.wait().await.unwrap().success());
         let written = String::from_utf8_lossy(&written);
-        let [taken, given_back] = ["\u{1b}[?1049h", "\u{1b}[?1049l"].map(|sequence| written.find(sequence).unwrap());
+        let [taken, given_back] =
+            ["\u{1b}[?1049h", "\u{1b}[?1049l"].map(|sequence| written.find(sequence).unwrap());
         let text = written.find("a bug").unwrap();
         assert!(taken < given_back && given_back < text, "{written:?}");
         let modes = rustix::termios::tcgetattr(&terminal).unwrap().local_modes;

@@ -4,6 +4,8 @@
 mod fleet;
 mod pipes;
 mod postgres;
+#[path = "../../../../tests/support/root.rs"]
+mod root;
 mod stage;
 mod terminal;
 mod unreachable;

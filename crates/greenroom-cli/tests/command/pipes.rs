@@ -22,13 +22,16 @@ async fn lists_have_a_line_with_tabs_or_an_object_for_each_item() {
     let question = asking(backend, "acme/asks", node, "Which size?").await;
     accepted(backend, "acme/waits").await;
     accepted(backend, "beta/bad").await;
-    backend.quarantine(name("beta/bad"), "it loops".to_owned()).await.unwrap();
+    backend.quarantine(name("beta/bad"), "it loops".into()).await.unwrap();
 
     let nodes = service.run(&["nodes"]).await.done();
     let id = node.to_string();
     assert_eq!(cells(nodes.trim_end_matches('\n')), [id.as_str(), "here", "up", "0s", "1", "8", ""]);
     let nodes = service.run(&["nodes", "--json"]).await.objects();
-    assert_eq!((&nodes[0]["id"], &nodes[0]["live"], &nodes[0]["capacity"]), (&json!(id), &json!(1), &json!(8)));
+    assert_eq!(
+        (&nodes[0]["id"], &nodes[0]["live"], &nodes[0]["capacity"]),
+        (&json!(id), &json!(1), &json!(8))
+    );
 
     let names = service.run(&["names"]).await.done();
     let lines: Vec<_> = names.lines().map(cells).collect();
@@ -125,6 +128,22 @@ async fn commands_do_it_and_say_so() {
 }
 
 #[tokio::test]
+async fn quarantines_of_one_reason_are_lifted_together() {
+    let service = Service::start().await;
+    for session in ["acme/a", "acme/b", "beta/c", "beta/d"] {
+        accepted(&service.backend, session).await;
+        let why = if session == "acme/b" { "it loops" } else { "no such template" };
+        service.run(&["quarantine", session, why]).await.done();
+    }
+    assert_eq!(service.run(&["stuck", "--json"]).await.objects()[0]["kind"], "operator");
+    let none = service.run(&["unquarantine", "--all", "--kind", "losses", "--json"]).await.objects();
+    assert_eq!(none, [json!({ "lifted": 0 })]);
+    let some = service.run(&["unquarantine", "--all", "--because", "template"]).await.done();
+    assert_eq!(some, "3 sessions may run again\n");
+    assert!(service.run(&["stuck"]).await.done().starts_with("acme/b\t"));
+}
+
+#[tokio::test]
 async fn a_tenant_moves_from_one_service_to_another() {
     let (here, there) = (Service::start().await, Service::start().await);
     for (session, flag) in [("acme/a", None), ("beta/b", Some("--json"))] {
@@ -154,7 +173,7 @@ async fn escape_sequences_of_others_are_shown_as_text() {
     let service = Service::start().await;
     let evil = "acme/a\u{1b}[2J\u{9b}31m\tb\n\u{202e}";
     accepted(&service.backend, evil).await;
-    service.backend.quarantine(name(evil), "\u{1b}]0;title\u{7}".to_owned()).await.unwrap();
+    service.backend.quarantine(name(evil), "\u{1b}]0;title\u{7}".into()).await.unwrap();
     let plain = service.run(&["names"]).await.done();
     assert!(plain.starts_with(r"acme/a\u{1b}[2J\u{9b}31m\tb\n\u{202e}"), "{plain}");
     assert!(plain.contains(r"\u{1b}]0;title\u{7}"), "{plain}");

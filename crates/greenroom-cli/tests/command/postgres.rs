@@ -13,10 +13,14 @@ async fn server() -> Option<ScratchPostgres> {
         Ok(server) => Some(server),
         Err(ScratchPostgresError::NotInstalled) => {
             const REQUIRED: &str = "GREENROOM_REQUIRE_POSTGRES";
-            assert!(std::env::var_os(REQUIRED).is_none(), "PostgreSQL is not installed, and {REQUIRED} is set");
+            assert!(
+                std::env::var_os(REQUIRED).is_none(),
+                "PostgreSQL is not installed, and {REQUIRED} is set"
+            );
             static SAID: Once = Once::new();
             SAID.call_once(|| {
-                let note = "command: the tests on PostgreSQL are not run and count as passed: install PostgreSQL\n";
+                let note =
+                    "command: the tests on PostgreSQL are not run and count as passed: install PostgreSQL\n";
                 std::io::Write::write_all(&mut std::io::stderr(), note.as_bytes()).unwrap();
             });
             None
@@ -41,12 +45,17 @@ async fn an_operator_looks_after_a_fleet_in_a_database() {
     let nodes = greenroom(&["nodes", "--json"]).await.objects();
     assert_eq!((&nodes[0]["id"], &nodes[0]["live"]), (&node.to_string().into(), &1.into()));
     let names = greenroom(&["names"]).await.done();
-    assert!(names.starts_with("acme/asks\trunning\t") && names.contains("\nacme/waits\twaiting\t"), "{names}");
+    assert!(
+        names.starts_with("acme/asks\trunning\t") && names.contains("\nacme/waits\twaiting\t"),
+        "{names}"
+    );
     assert!(greenroom(&["questions"]).await.done().starts_with(&question));
     greenroom(&["answer", &question, "--dismiss"]).await.done();
     greenroom(&["quarantine", "acme/waits", "it loops"]).await.done();
     assert!(greenroom(&["stuck"]).await.done().contains("it loops"));
-    assert!(greenroom(&["top"]).await.done().starts_with("nodes 1  queued 1  tenants 1  stuck 1  questions 0\n"));
+    assert!(
+        greenroom(&["top"]).await.done().starts_with("nodes 1  queued 1  tenants 1  stuck 1  questions 0\n")
+    );
     greenroom(&["unquarantine", "acme/waits"]).await.done();
     greenroom(&["drop", &prompt, "sent by a loop"]).await.done();
     assert_eq!(greenroom(&["vacuum", "0s"]).await.done(), "1 prompts are forgotten\n");

@@ -10,8 +10,8 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, MemoryBackend, Reply, Requests, Rows, SocketServer, Wanted,
 };
 use greenroom_fleet::{
-    Accept, Accepted, Ask, AttemptId, Begin, Claim, Claimed, Join, Name, NodeId, Owned, Ownership, PromptContent,
-    PromptId, QuestionId, QueueBounds, Timestamp,
+    Accept, Accepted, Ask, AttemptId, Begin, Claim, Claimed, Join, Name, NodeId, Owned, Ownership,
+    PromptContent, PromptId, QuestionId, QueueBounds, Timestamp,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;

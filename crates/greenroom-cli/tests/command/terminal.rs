@@ -113,7 +113,7 @@ async fn top_shows_ten_thousand_sessions_with_bounded_looks() {
         let session = format!("tenant-{tenant}/{session}");
         accepted(backend, &session).await;
         if number % 20 == 0 {
-            backend.quarantine(name(&session), "it loops".to_owned()).await.unwrap();
+            backend.quarantine(name(&session), "it loops".into()).await.unwrap();
         }
     }
     let mut person = Person::start(&service, &["top", "--every", "1h"]);

@@ -1,6 +1,13 @@
 //! The command without a fleet.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use tokio::process::Command;
+
+use crate::root::own_users;
 use crate::stage::{Service, command, ended, run};
+use crate::wait::in_time;
 
 /// Each command, with arguments that are fine.
 const COMMANDS: &[&[&str]] = &[
@@ -68,6 +75,9 @@ async fn wrong_arguments_end_with_2_before_a_fleet_is_asked() {
         &["--socket", "/nowhere", "--database", "postgres://h/d", "nodes"],
         &["--socket", "/nowhere", "--schema", "s", "nodes"],
         &["--socket", "/nowhere", "unquarantine", "no-tenant"],
+        &["--socket", "/nowhere", "unquarantine"],
+        &["--socket", "/nowhere", "unquarantine", "acme/a", "--all"],
+        &["--socket", "/nowhere", "unquarantine", "--all", "--kind", "none"],
         &["--socket", "/nowhere", "drain", "no-id"],
         &["--socket", "/nowhere", "vacuum", "7"],
         &["--socket", "/nowhere", "answer", "6f1c0000-0000-4000-8000-000000000000"],
@@ -83,4 +93,29 @@ async fn wrong_arguments_end_with_2_before_a_fleet_is_asked() {
     let mut both = command(&["--socket", "/nowhere", "nodes"]);
     both.env("GREENROOM_DATABASE", "postgres://127.0.0.1:1/fleet");
     assert!(ended(both).await.error.contains("/nowhere"));
+}
+
+#[tokio::test]
+async fn another_user_is_refused_also_if_the_modes_let_them() {
+    let Some(users) = own_users(0) else { return };
+    let service = Service::start().await;
+    let folder = service.socket.parent().unwrap();
+    for (path, mode) in [(folder, 0o755), (&service.socket, 0o666)] {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    // As the command would, in a program that every user can run.
+    let script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'fleet\\0\\1\\1'); \
+                  print(len(s.recv(8)))";
+    for (user, length) in [(0, "8\n"), (users.start, "0\n")] {
+        #[allow(clippy::disallowed_methods, reason = "it ends with the test")]
+        let mut other = Command::new("setpriv");
+        other
+            .args(["--reuid", &user.to_string(), "--clear-groups", "python3", "-c", script])
+            .arg(&service.socket);
+        let output = in_time("the other user", other.kill_on_drop(true).output()).await.unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        let refused =
+            out == length || (user != 0 && String::from_utf8_lossy(&output.stderr).contains("Error"));
+        assert!(refused, "{user}: {out:?}, {:?}", String::from_utf8_lossy(&output.stderr));
+    }
 }

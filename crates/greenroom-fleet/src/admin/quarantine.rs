@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) async fn quarantine(backend: &dyn Backend, name: &Name, why: &str) -> Result<(), FleetError> {
     let mut asked = 0;
     loop {
-        let node = match backend.quarantine(name.clone(), why.to_owned()).await? {
+        let node = match backend.quarantine(name.clone(), why.into()).await? {
             Marked::Done => return Ok(()),
             Marked::Gone => return Err(FleetError::not_found("session", name)),
             Marked::Owned(node) => node,

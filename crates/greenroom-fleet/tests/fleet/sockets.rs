@@ -21,7 +21,12 @@ struct Servers(Mutex<HashMap<usize, SocketServer>>);
 
 impl Servers {
     /// Another connection to a store, which is made if there is none.
-    async fn open(&self, folder: &Path, store: usize, backend: impl AsyncFnOnce() -> Arc<dyn Backend>) -> Arc<dyn Backend> {
+    async fn open(
+        &self,
+        folder: &Path,
+        store: usize,
+        backend: impl AsyncFnOnce() -> Arc<dyn Backend>,
+    ) -> Arc<dyn Backend> {
         let path = folder.join(format!("{store}.sock"));
         if !path.exists() {
             let server = SocketServer::bind(&path, backend().await).await.unwrap();
@@ -37,7 +42,8 @@ async fn backends_over_a_socket_keep_the_promises() {
     let [memory, file] = ["memory", "file"].map(|part| folder.path().join(part));
     [&memory, &file].map(|part| std::fs::create_dir(part).unwrap());
     let (in_memory, in_files) = (Servers::default(), Servers::default());
-    let open = async |store| in_memory.open(&memory, store, async || Arc::new(MemoryBackend::new()) as _).await;
+    let open =
+        async |store| in_memory.open(&memory, store, async || Arc::new(MemoryBackend::new()) as _).await;
     let kept = backend_conformance(open).await.unwrap_or_else(listed);
     assert!(kept.contains(&"another process reads what was answered, and hears of it"), "{kept:?}");
     let open = async |store| {
@@ -117,7 +123,8 @@ async fn no_fleet_runs_over_the_socket_of_another_one() {
     let fleet = Fleet::builder().start().await.unwrap();
     let _server = fleet.operator().serve(&path).await.unwrap();
     let backend = SocketBackend::connect(&path).await.unwrap();
-    let builder = Fleet::builder().backend(backend.clone()).without_watchdog().host("here").folder(folder.path());
+    let builder =
+        Fleet::builder().backend(backend.clone()).without_watchdog().host("here").folder(folder.path());
     let Err(FleetError::Backend(error)) = builder.start().await else { panic!("it runs") };
     assert_eq!(error.kind(), BackendErrorKind::Invalid, "{error}");
     assert_eq!(Admin::new(backend).nodes().await.unwrap().len(), 1);

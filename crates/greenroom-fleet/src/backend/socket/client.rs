@@ -77,7 +77,8 @@ impl SocketBackend {
             };
             stream.write_all(&frame).await.map_err(|error| unavailable(&self.0.path, &error))?;
             let answer = receive(&mut stream).await.map_err(|error| unavailable(&self.0.path, &error))?;
-            let answer = answer.ok_or_else(|| unavailable(&self.0.path, &ErrorKind::ConnectionAborted.into()))?;
+            let answer =
+                answer.ok_or_else(|| unavailable(&self.0.path, &ErrorKind::ConnectionAborted.into()))?;
             *connection = Some(stream);
             Ok(answer)
         });

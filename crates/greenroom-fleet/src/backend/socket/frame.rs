@@ -51,7 +51,8 @@ pub(super) fn bytes(frame: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = postcard::to_extend(frame, vec![0; 4]).map_err(Error::other)?;
     let length = bytes.len() - 4;
     if length > LONGEST {
-        let text = format!("it has {length} bytes, and {LONGEST} are the most: read or write fewer rows at once");
+        let text =
+            format!("it has {length} bytes, and {LONGEST} are the most: read or write fewer rows at once");
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
     bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());

@@ -213,7 +213,7 @@ async fn tell_changes(stream: &mut UnixStream, backend: &dyn Backend) -> io::Res
             let change = match changes.recv().await {
                 Ok(change) => change,
                 Err(RecvError::Lagged(_)) => Change::Missed,
-                Err(RecvError::Closed) => return Ok(()),
+                Err(RecvError::Closed) => return Ok::<(), io::Error>(()),
             };
             to_client.write_all(&bytes(&Answer::Change(change))?).await?;
         }

@@ -24,7 +24,10 @@ fn path() -> (TempDir, PathBuf) {
 async fn is_closed(stream: &mut UnixStream) {
     let mut rest = Vec::new();
     let read = in_time("the end of the connection", stream.read_to_end(&mut rest)).await;
-    assert!(matches!(read, Ok(0)) || read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset), "{rest:?}");
+    assert!(
+        matches!(read, Ok(0)) || read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset),
+        "{rest:?}"
+    );
 }
 
 #[tokio::test]
