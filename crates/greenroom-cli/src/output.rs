@@ -75,7 +75,8 @@ pub(crate) fn shown_cells(row: &impl Row) -> Vec<String> {
 /// Lines of cells in columns, two spaces apart.
 pub(crate) fn aligned(lines: &[Vec<String>]) -> Vec<String> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let widest = |column| lines.iter().filter_map(|line| line.get(column)).map(|cell| width(cell)).max();
+    let widest =
+        |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| width(cell)).max();
     let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
     let line = |cells: &Vec<String>| {
         let padded =

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use greenroom_fleet::backend::Requests;
-use greenroom_fleet::{Name, NodeState};
+use greenroom_fleet::{Name, NodeState, Owned};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use crate::stage::{Service, accepted, asking, joined, name, owned, run, started};
+use crate::stage::{Service, accepted, asking, joined, name, owned, quarantined, run, started};
 use crate::wait::in_time;
 
 fn cells(line: &str) -> Vec<&str> {
@@ -22,7 +22,7 @@ async fn lists_have_a_line_with_tabs_or_an_object_for_each_item() {
     let question = asking(backend, "acme/asks", node, "Which size?").await;
     accepted(backend, "acme/waits").await;
     accepted(backend, "beta/bad").await;
-    backend.quarantine(name("beta/bad"), "it loops".into()).await.unwrap();
+    quarantined(backend, "beta/bad", "it loops").await;
 
     let nodes = service.run(&["nodes"]).await.done();
     let id = node.to_string();
@@ -93,7 +93,8 @@ async fn commands_do_it_and_say_so() {
         accepted(backend, &left).await;
         let lost = joined(backend, "there").await;
         let owner = owned(backend, &left, lost).await;
-        backend.record_process(owner.clone(), Some(json!({ "group": 42 }))).await.unwrap();
+        let recorded = backend.record_process(owner.clone(), Some(json!({ "group": 42 }))).await.unwrap();
+        assert_eq!(recorded, Owned::Done(()));
         let term = owner.term.to_string();
         assert_eq!(run(&["remove-process", &left, &term]).await.code, 1, "its owner is alive");
         backend.leave(lost).await.unwrap();
@@ -173,7 +174,7 @@ async fn escape_sequences_of_others_are_shown_as_text() {
     let service = Service::start().await;
     let evil = "acme/a\u{1b}[2J\u{9b}31m\tb\n\u{202e}";
     accepted(&service.backend, evil).await;
-    service.backend.quarantine(name(evil), "\u{1b}]0;title\u{7}".into()).await.unwrap();
+    quarantined(&service.backend, evil, "\u{1b}]0;title\u{7}").await;
     let plain = service.run(&["names"]).await.done();
     assert!(plain.starts_with(r"acme/a\u{1b}[2J\u{9b}31m\tb\n\u{202e}"), "{plain}");
     assert!(plain.contains(r"\u{1b}]0;title\u{7}"), "{plain}");

@@ -10,7 +10,7 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, MemoryBackend, Reply, Requests, Rows, SocketServer, Wanted,
 };
 use greenroom_fleet::{
-    Accept, Accepted, Ask, AttemptId, Begin, Claim, Claimed, Join, Name, NodeId, Owned, Ownership,
+    Accept, Accepted, Ask, AttemptId, Begin, Claim, Claimed, Join, Marked, Name, NodeId, Owned, Ownership,
     PromptContent, PromptId, QuestionId, QueueBounds, Timestamp,
 };
 use serde_json::{Value, json};
@@ -155,6 +155,10 @@ pub(crate) async fn owned(backend: &impl Requests, of: &str, node: NodeId) -> Ow
     let claim = Claim { name: name(of), node, attempt: AttemptId::new(), losses: 3 };
     let Claimed::Won(won) = backend.claim(claim).await.unwrap() else { panic!("{of} is not won") };
     Ownership { name: won.name, node, term: won.term }
+}
+
+pub(crate) async fn quarantined(backend: &impl Requests, session: &str, why: &str) {
+    assert_eq!(backend.quarantine(name(session), why.into()).await.unwrap(), Marked::Done);
 }
 
 /// A session that runs a turn in which it has asked a question of the model.

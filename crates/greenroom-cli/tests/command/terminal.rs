@@ -3,14 +3,13 @@
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 
-use greenroom_fleet::backend::Requests;
 use pty_process::{Command, Pty, Size};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, tcgetattr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
 
-use crate::stage::{Service, accepted, joined, name};
+use crate::stage::{Service, accepted, joined, quarantined};
 use crate::wait::in_time;
 
 const COLUMNS: u16 = 130;
@@ -113,7 +112,7 @@ async fn top_shows_ten_thousand_sessions_with_bounded_looks() {
         let session = format!("tenant-{tenant}/{session}");
         accepted(backend, &session).await;
         if number % 20 == 0 {
-            backend.quarantine(name(&session), "it loops".into()).await.unwrap();
+            quarantined(backend, &session, "it loops").await;
         }
     }
     let mut person = Person::start(&service, &["top", "--every", "1h"]);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::backend::{Backend, LocalBackend, MemoryBackend, Requests, SocketBackend, SocketServer};
 use greenroom_fleet::testkit::backend_conformance;
-use greenroom_fleet::{BackendErrorKind, Change, Fleet, FleetError};
+use greenroom_fleet::{Accepted, BackendErrorKind, Change, Fleet, FleetError};
 use tempfile::TempDir;
 
 use crate::backends::{accept, listed};
@@ -40,7 +40,9 @@ impl Servers {
 async fn backends_over_a_socket_keep_the_promises() {
     let folder = tempfile::tempdir().unwrap();
     let [memory, file] = ["memory", "file"].map(|part| folder.path().join(part));
-    [&memory, &file].map(|part| std::fs::create_dir(part).unwrap());
+    for part in [&memory, &file] {
+        std::fs::create_dir(part).unwrap();
+    }
     let (in_memory, in_files) = (Servers::default(), Servers::default());
     let open =
         async |store| in_memory.open(&memory, store, async || Arc::new(MemoryBackend::new()) as _).await;
@@ -110,7 +112,7 @@ async fn a_backend_over_a_socket_outlives_its_service() {
     });
     assert_eq!(gone.await.kind(), BackendErrorKind::Unavailable);
     assert_eq!(backend.queued().await.unwrap_err().kind(), BackendErrorKind::Unavailable);
-    rows.accept(accept("a")).await.unwrap();
+    assert!(matches!(rows.accept(accept("a")).await.unwrap(), Accepted::New(_)));
     let _server = SocketServer::bind(&path, rows).await.unwrap();
     assert_eq!(backend.queued().await.unwrap(), 1);
     // Changes may have been missed.
