@@ -85,11 +85,13 @@ pub(crate) enum Command {
     },
     /// Moves a tenant that is at rest to another fleet
     Move(Move),
-    /// Shows the prompts and the money of a tenant
+    /// Shows what a tenant uses: sessions, prompts, bytes, money
     Usage {
         #[arg(value_parser = tenant)]
         tenant: Tenant,
     },
+    /// Shows or sets the quota of a tenant, for all nodes
+    Quota(QuotaOf),
     /// Forgets prompts that ended longer ago than a time
     Vacuum {
         /// The time, such as 90s, 15m, 24h or 7d
@@ -171,6 +173,18 @@ pub(crate) struct Given {
     /// Gives an answer as JSON: see `InquiryAnswer` of greenroom
     #[arg(long, value_name = "JSON")]
     pub(crate) answer: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct QuotaOf {
+    #[arg(value_parser = tenant)]
+    pub(crate) tenant: Tenant,
+    /// The quota; a field that is left out has its default: see `Quota` of greenroom-fleet
+    #[arg(long, value_name = "JSON", conflicts_with = "remove")]
+    pub(crate) set: Option<String>,
+    /// Leaves the quota to the services again
+    #[arg(long)]
+    pub(crate) remove: bool,
 }
 
 #[derive(Args, Debug)]

@@ -2,10 +2,10 @@
 
 use greenroom::callback::InquiryAnswer;
 use greenroom_fleet::admin::Admin;
-use greenroom_fleet::{Name, NameRecord, QuestionAnswer, QuestionQuery, Tenant, Withdrawn};
+use greenroom_fleet::{Name, NameRecord, QuestionAnswer, QuestionQuery, Quota, Tenant, Withdrawn};
 use serde_json::json;
 
-use crate::arguments::{Answer, Command, Move, Names, Unquarantine};
+use crate::arguments::{Answer, Command, Move, Names, QuotaOf, Unquarantine};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::rows::{NameRow, NodeRow, ProcessRow, QuestionRow};
@@ -63,6 +63,7 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
         }
         Command::Move(to) => move_tenant(admin, to, output).await,
         Command::Usage { tenant } => usage(admin, tenant, output).await,
+        Command::Quota(which) => quota(admin, which, output).await,
         Command::Vacuum { age, most } => {
             let forgotten = admin.vacuum(age, most).await?;
             Ok(output
@@ -166,17 +167,37 @@ async fn answer_question(admin: &Admin, asked: Answer, output: &mut Output) -> D
 }
 
 async fn usage(admin: &Admin, tenant: Tenant, output: &mut Output) -> Done {
-    let account = admin.account(tenant.clone()).await?;
+    let account = admin.tenant(tenant.clone()).await?;
     let [spent, reserved] = [account.spent, account.reserved].map(|micros| micros as f64 / 1e6);
-    let answer = json!({
-        "tenant": tenant, "queued": account.queued, "period": account.period.0,
-        "spent_usd": spent, "reserved_usd": reserved,
-    });
     let text = format!(
-        "{tenant}: {} prompts wait; {spent:.6} USD spent and {reserved:.6} USD reserved in its period",
-        account.queued
+        "{tenant}: {} sessions, {} live; {} prompts and {} reminders wait; {} bytes kept; {spent:.6} USD spent and \
+         {reserved:.6} USD reserved in its period",
+        account.names, account.live, account.queued, account.reminders, account.kept_bytes
     );
+    let answer = json!({
+        "tenant": tenant, "names": account.names, "live": account.live, "queued": account.queued,
+        "reminders": account.reminders, "waiting_bytes": account.waiting_bytes, "kept_bytes": account.kept_bytes,
+        "period": account.period.0, "spent_usd": spent, "reserved_usd": reserved,
+    });
     Ok(output.answer(&answer, &text)?)
+}
+
+/// Shows the quota that was set for a tenant, after it was changed.
+async fn quota(admin: &Admin, which: QuotaOf, output: &mut Output) -> Done {
+    let QuotaOf { tenant, set, remove } = which;
+    if let Some(json) = set {
+        let quota: Quota = serde_json::from_str(&json)
+            .map_err(|error| Failure::Usage(format!("`--set` is no quota: {error}")))?;
+        admin.set_quota(tenant.clone(), quota).await?;
+    } else if remove {
+        admin.set_quota(tenant.clone(), None).await?;
+    }
+    let quota = admin.quota(tenant.clone()).await?;
+    let text = match &quota {
+        Some(quota) => serde_json::to_string(quota).map_err(std::io::Error::other)?,
+        None => format!("{tenant} has the quota of its service"),
+    };
+    Ok(output.answer(&json!({ "tenant": tenant, "quota": quota }), &text)?)
 }
 
 async fn move_tenant(admin: &Admin, to: Move, output: &mut Output) -> Done {

@@ -113,7 +113,10 @@ async fn commands_do_it_and_say_so() {
             assert_eq!(dropped, format!("the prompt {prompt} was taken out of its queue\n"));
             assert_eq!(cells(processes.trim_end())[..2], [term.as_str(), "there"]);
             assert_eq!(removed, format!("no process of {left} is recorded under the term {term}\n"));
-            assert!(usage.starts_with("acme: 1 prompts wait; 0.000000 USD spent"), "{usage}");
+            assert!(
+                usage.starts_with("acme: 3 sessions, 2 live; 1 prompts and 0 reminders wait; "),
+                "{usage}"
+            );
             assert_eq!(vacuum, "1 prompts are forgotten\n");
             assert_eq!(asked, format!("{node} was asked to drain\n"));
         } else {
@@ -207,6 +210,26 @@ async fn a_long_list_is_read_in_pages_and_a_reader_may_leave() {
     assert!(status.success() && error.is_empty(), "{status}: {error}");
     let read = service.backend.read.load(Ordering::SeqCst);
     assert!(read < 3000, "{read} rows were read for a reader that has left");
+}
+
+#[tokio::test]
+async fn a_quota_is_shown_set_and_removed() {
+    let service = Service::start().await;
+    let unset = service.run(&["quota", "acme"]).await.done();
+    assert_eq!(unset, "acme has the quota of its service\n");
+    let set =
+        service.run(&["quota", "acme", "--set", r#"{"live": 4, "weight": 2}"#, "--json"]).await.objects();
+    assert_eq!((&set[0]["quota"]["live"], &set[0]["quota"]["weight"]), (&json!(4), &json!(2)));
+    let kept = service.backend.quota("acme".try_into().unwrap()).await.unwrap().unwrap();
+    assert_eq!((kept.live, kept.weight), (4, 2));
+    let shown = service.run(&["quota", "acme"]).await.done();
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), set[0]["quota"]);
+    let wrong = service.run(&["quota", "acme", "--set", r#"{"live": 0}"#]).await;
+    assert_eq!(wrong.code, 1, "{wrong:?}");
+    assert!(wrong.error.contains("at least 1"), "{wrong:?}");
+    assert_eq!(service.run(&["quota", "acme", "--set", "{"]).await.code, 2);
+    let removed = service.run(&["quota", "acme", "--remove", "--json"]).await.objects();
+    assert_eq!(removed, [json!({ "tenant": "acme", "quota": null })]);
 }
 
 #[tokio::test]

@@ -59,7 +59,9 @@ async fn an_operator_looks_after_a_fleet_in_a_database() {
     greenroom(&["unquarantine", "acme/waits"]).await.done();
     greenroom(&["drop", &prompt, "sent by a loop"]).await.done();
     assert_eq!(greenroom(&["vacuum", "0s"]).await.done(), "1 prompts are forgotten\n");
-    assert!(greenroom(&["usage", "acme"]).await.done().starts_with("acme: 0 prompts wait"));
+    assert!(
+        greenroom(&["usage", "acme"]).await.done().starts_with("acme: 2 sessions, 1 live; 0 prompts and")
+    );
     greenroom(&["drain", &node.to_string()]).await.done();
     assert!(backend.nodes(None, 10).await.unwrap()[0].asked_to_drain);
     // Another database, to which a tenant at rest moves.

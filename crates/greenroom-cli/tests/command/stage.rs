@@ -11,7 +11,7 @@ use greenroom_fleet::backend::{
 };
 use greenroom_fleet::{
     Accept, Accepted, Ask, AttemptId, Begin, Claim, Claimed, Join, Marked, Name, NodeId, Owned, Ownership,
-    PromptContent, PromptId, QuestionId, QueueBounds, Timestamp,
+    PromptContent, PromptId, QuestionId, QueueBounds, Quota, Timestamp,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -137,8 +137,8 @@ pub(crate) async fn accepted(backend: &impl Requests, to: &str) -> PromptId {
         continuations: 0,
         not_before: None,
         wait: FOREVER,
-        budget: None,
-        bounds: QueueBounds { name: 100, tenant: 100_000, fleet: 100_000 },
+        quota: Quota::default(),
+        bounds: QueueBounds { name: 100, tenant: 100_000, fleet: 100_000, ..QueueBounds::default() },
     };
     let prompt = accept.prompt;
     assert!(matches!(backend.accept(accept).await.unwrap(), Accepted::New(_)));
@@ -152,7 +152,7 @@ pub(crate) async fn joined(backend: &impl Requests, host: &str) -> NodeId {
 }
 
 pub(crate) async fn owned(backend: &impl Requests, of: &str, node: NodeId) -> Ownership {
-    let claim = Claim { name: name(of), node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim { name: name(of), node, attempt: AttemptId::new(), losses: 3, quota: Quota::default() };
     let Claimed::Won(won) = backend.claim(claim).await.unwrap() else { panic!("{of} is not won") };
     Ownership { name: won.name, node, term: won.term }
 }
@@ -165,7 +165,7 @@ pub(crate) async fn quarantined(backend: &impl Requests, session: &str, why: &st
 pub(crate) async fn asking(backend: &impl Requests, to: &str, node: NodeId, question: &str) -> QuestionId {
     let prompt = accepted(backend, to).await;
     let owner = owned(backend, to, node).await;
-    let begin = Begin { owner: owner.clone(), prompt, attempt: AttemptId::new(), reserve: None };
+    let begin = Begin { owner: owner.clone(), prompt, attempt: AttemptId::new(), quota: Quota::default() };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     let body = json!({ "kind": "questions", "questions": [
         { "question": question, "header": "Size", "multiSelect": false, "options": [

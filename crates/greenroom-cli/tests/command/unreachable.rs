@@ -22,6 +22,7 @@ const COMMANDS: &[&[&str]] = &[
     &["drop", "6f1c0000-0000-4000-8000-000000000000", "why"],
     &["move", "acme", "--to-socket", "/nowhere"],
     &["usage", "acme"],
+    &["quota", "acme"],
     &["vacuum", "1h"],
     &["processes", "acme/a"],
     &["remove-process", "acme/a", "1"],
