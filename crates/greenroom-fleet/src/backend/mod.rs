@@ -10,6 +10,7 @@
 //! Write a [`Backend`] of your own for another database: it reads rows and commits others. Check it with the conformance suite of
 //! [`testkit`](crate::testkit) (feature `testkit`).
 
+mod arc;
 mod channels;
 pub(crate) mod local;
 mod memory;
@@ -22,7 +23,6 @@ mod server_clock;
 mod socket;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -131,41 +131,6 @@ pub trait Backend: Send + Sync + 'static {
             run.await;
             Ok(())
         })
-    }
-}
-
-/// A backend behind an `Arc` is a backend: it passes everything on to the shared one.
-impl<B: Backend + ?Sized> Backend for Arc<B> {
-    fn now(&self) -> Timestamp {
-        (**self).now()
-    }
-
-    fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows> {
-        (**self).read(lane, wanted)
-    }
-
-    fn commit(&self, lane: Lane, commit: Commit) -> Reply<'_, Committed> {
-        (**self).commit(lane, commit)
-    }
-
-    fn channels(&self) -> &Channels {
-        (**self).channels()
-    }
-
-    fn default_folder(&self) -> Option<PathBuf> {
-        (**self).default_folder()
-    }
-
-    fn is_exclusive(&self) -> bool {
-        (**self).is_exclusive()
-    }
-
-    fn is_shared(&self) -> bool {
-        (**self).is_shared()
-    }
-
-    fn carry_out<'a>(&'a self, request: &'static str, run: BoxFuture<'a, ()>) -> Reply<'a, ()> {
-        (**self).carry_out(request, run)
     }
 }
 
