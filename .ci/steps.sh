@@ -24,7 +24,7 @@ all_targets_rows=(cluster async-trait cluster,async-trait)
 # that no feature needs another one. The rows above check all features together.
 library_rows=(sessions testing schema rmcp otel __internals cluster async-trait cluster,async-trait)
 # The same for the crate of fleets. `postgres-tls` turns `postgres` on.
-fleet_rows=(axum postgres postgres-tls testkit cluster async-trait cluster,async-trait)
+fleet_rows=(axum postgres postgres-tls socket testkit cluster async-trait cluster,async-trait)
 # The length of the storms of the fleet and of its nodes, in seconds, and the cases of its model test, of 500 operations each.
 storm_seconds=300
 nodes_seconds=600
@@ -210,7 +210,7 @@ step_docs() {
   local -x RUSTDOCFLAGS='-D warnings'
   cargo doc --no-deps -p greenroom --features testing,schema,rmcp,otel
   cargo doc --no-deps -p greenroom-process -p greenroom-testkit
-  cargo doc --no-deps -p greenroom-fleet --features axum,postgres,testkit
+  cargo doc --no-deps -p greenroom-fleet --features axum,postgres,socket,testkit
 }
 
 # One build for all tests, examples and programs: with other packages or features, cargo would compile the library again.

@@ -22,6 +22,7 @@ fn pages() -> Vec<PathBuf> {
         "AGENTS.md",
         "fuzz/README.md",
         FLEET,
+        "crates/greenroom-cli/README.md",
     ]
     .map(Into::into)
     .into();

@@ -32,9 +32,14 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The sources of the libraries.
-const LIBRARIES: [&str; 4] =
-    ["src", "crates/greenroom-process/src", "crates/greenroom-testkit/src", "crates/greenroom-fleet/src"];
+/// The sources of the libraries, and of the command.
+const LIBRARIES: [&str; 5] = [
+    "src",
+    "crates/greenroom-process/src",
+    "crates/greenroom-testkit/src",
+    "crates/greenroom-fleet/src",
+    "crates/greenroom-cli/src",
+];
 
 /// The code of sessions and their processes: no tests, no comments.
 fn library() -> Vec<(String, String)> {

@@ -26,17 +26,22 @@
 //! # }
 //! ```
 
+mod quarantine;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::backend::{Backend, Requests};
-use crate::error::BackendError;
-use crate::id::{Name, NodeId, PromptId, Tenant, Term, Timestamp};
+use crate::error::{BackendError, FleetError};
+use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
 use crate::limits::Quota;
 use crate::pages::all_nodes;
-use crate::record::{NameRecord, NameState, NodeRecord, ProcessRecord, QuarantineKind, TenantRecord};
+use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide, open};
+use crate::record::{
+    NameRecord, NameState, NodeRecord, ProcessRecord, QuarantineKind, QuestionRecord, TenantRecord,
+};
 use crate::request::{Page, Withdrawn};
 
 pub use crate::moving::{MoveError, MovedTenant};
@@ -66,6 +71,11 @@ impl Admin {
     /// Operations over a backend, or over an `Arc` of one.
     pub fn new(backend: impl Backend) -> Self {
         Self { backend: Arc::new(backend) }
+    }
+
+    /// The moment now on the backend's clock.
+    pub fn now(&self) -> Timestamp {
+        self.backend.now()
     }
 
     /// Lists the nodes that are alive, and dead ones that still own names, in the order of their ids.
@@ -104,6 +114,18 @@ impl Admin {
         why: impl Into<String>,
     ) -> Result<Withdrawn, BackendError> {
         self.backend.drop_prompt(prompt, why.into()).await
+    }
+
+    /// Keeps a session from being activated until [`unquarantine`](Self::unquarantine) is called, as
+    /// [`FleetSession::quarantine`](crate::FleetSession::quarantine) does. A session that is awake is ended by its node, which has ten
+    /// seconds to take the command.
+    ///
+    /// # Errors
+    /// [`FleetError::NotFound`] if the session is not known or is being deleted; [`FleetError::OwnerSilent`] and
+    /// [`FleetError::OwnerFailed`] if its node does not end it; [`FleetError::Elsewhere`] if node after node claims it;
+    /// [`FleetError::State`] if too many commands wait; [`FleetError::Backend`].
+    pub async fn quarantine(&self, name: &Name, why: &str) -> Result<(), FleetError> {
+        quarantine::quarantine(&*self.backend, name, why).await
     }
 
     /// Lets a quarantined session be activated again. `false`: the session is not quarantined.
@@ -148,6 +170,62 @@ impl Admin {
                 }
             }
         }
+    }
+
+    /// What the fleet keeps of a session. `None`: it is not known.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn name(&self, name: Name) -> Result<Option<NameRecord>, BackendError> {
+        self.backend.name_record(name).await
+    }
+
+    /// Lists names, of all tenants or of one, in the order of their bytes: up to `limit`, at most [`Page::MOST`], after the name `after`. The
+    /// last page is an empty one.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn names(
+        &self,
+        tenant: Option<Tenant>,
+        after: Option<Name>,
+        limit: usize,
+    ) -> Result<Vec<NameRecord>, BackendError> {
+        let page = Page { after, limit: limit.max(1) };
+        match tenant {
+            Some(tenant) => self.backend.names_of(tenant, page).await,
+            None => self.backend.names(page).await,
+        }
+    }
+
+    /// Prompts that wait in the whole fleet.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn queued(&self) -> Result<u32, BackendError> {
+        self.backend.queued().await
+    }
+
+    /// Lists open questions, the nearest deadline first.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, BackendError> {
+        open(&query, |most| self.backend.open_questions(most)).await
+    }
+
+    /// Answers a question. The first answer before its deadline decides.
+    ///
+    /// # Errors
+    /// As [`FleetTenant::answer`](crate::FleetTenant::answer), of all tenants.
+    pub async fn answer(
+        &self,
+        question: QuestionId,
+        answer: impl Into<QuestionAnswer>,
+    ) -> Result<(), AnswerError> {
+        let record = self.backend.question(question).await.map_err(AnswerError::Backend)?;
+        let record = record.ok_or(AnswerError::Gone(question))?;
+        decide(&record, answer.into(), |attempt, answer| self.backend.answer(question, attempt, answer)).await
     }
 
     /// Lists names, of all tenants or of one, that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes: up to `limit`, at most [`Page::MOST`],

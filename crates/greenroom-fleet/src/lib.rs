@@ -57,6 +57,8 @@
 //!
 //! - `axum`: extractors, errors and server-sent events for a service with axum (`greenroom_fleet::web`).
 //! - `postgres`: the backend for several machines (`backend::PostgresBackend`); `postgres-tls`: the same with TLS.
+//! - `socket`: the backend of a service for other programs of its host, over a Unix socket ([`Operator`]`::serve`,
+//!   `backend::SocketBackend`).
 //! - `testkit`: checks for backends of your own, faults for tests of your service, and with `postgres` a scratch server
 //!   (`greenroom_fleet::testkit`).
 //! - `cluster`, `async-trait`: to be enabled when any crate of the program enables `ractor`'s feature of that name.
@@ -156,4 +158,7 @@ mod guides {
     #[cfg(feature = "postgres")]
     #[doc = include_str!("../../../docs/fleet-postgres.md")]
     struct PostgresGuide;
+    #[cfg(feature = "socket")]
+    #[doc = include_str!("../../../docs/command.md")]
+    struct CommandGuide;
 }

@@ -9,9 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::access::Denied;
-use crate::error::{BackendError, debug_as_report};
+use crate::error::{BackendError, BackendErrorKind, debug_as_report};
 use crate::id::{AttemptId, Name, QuestionId, Tenant};
 use crate::record::{Decision, QuestionRecord};
+use crate::request::Answered;
+
+/// The fewest questions that are read for a query of a tenant or a session, and twice as many each time that these were too few.
+const READ: usize = 256;
 
 impl QuestionRecord {
     /// The request that waits for a person: a permission, questions of the model, an elicitation or a dialog. `None`: another
@@ -59,7 +63,7 @@ impl std::fmt::Display for Decision {
 pub struct QuestionQuery {
     tenant: Option<Tenant>,
     name: Option<Name>,
-    pub(crate) limit: Option<usize>,
+    limit: Option<usize>,
 }
 
 impl QuestionQuery {
@@ -93,12 +97,12 @@ impl QuestionQuery {
         self.name.as_ref()
     }
 
-    pub(crate) fn fits(&self, question: &QuestionRecord) -> bool {
+    fn fits(&self, question: &QuestionRecord) -> bool {
         self.tenant.as_ref().is_none_or(|tenant| tenant == question.name.tenant())
             && self.name.as_ref().is_none_or(|name| *name == question.name)
     }
 
-    pub(crate) fn is_narrow(&self) -> bool {
+    fn is_narrow(&self) -> bool {
         self.tenant.is_some() || self.name.is_some()
     }
 }
@@ -191,6 +195,63 @@ pub enum AnswerError {
 }
 
 debug_as_report!(AnswerError);
+
+/// The questions of a query. `open` reads open questions of all sessions: up to a number, the nearest deadline first.
+pub(crate) async fn open<F>(
+    query: &QuestionQuery,
+    open: impl Fn(usize) -> F,
+) -> Result<Vec<QuestionRecord>, BackendError>
+where
+    F: Future<Output = Result<Vec<QuestionRecord>, BackendError>>,
+{
+    let limit = query.limit.unwrap_or(100);
+    let mut most = if query.is_narrow() { limit.max(READ) } else { limit };
+    loop {
+        let records = open(most).await?;
+        let is_all = records.len() < most || !query.is_narrow();
+        let found: Vec<_> = records.into_iter().filter(|question| query.fits(question)).take(limit).collect();
+        if is_all || found.len() == limit {
+            return Ok(found);
+        }
+        most = most.saturating_mul(2);
+    }
+}
+
+/// Answers a question, if the answer fits it. `answer` gives the backend an attempt and its answer.
+pub(crate) async fn decide<F>(
+    question: &QuestionRecord,
+    given: QuestionAnswer,
+    answer: impl FnOnce(AttemptId, Value) -> F,
+) -> Result<(), AnswerError>
+where
+    F: Future<Output = Result<Answered, BackendError>>,
+{
+    // A decided question goes on to the backend, which knows the attempt that has decided it.
+    if question.decision.is_none()
+        && let Some(inquiry) = question.inquiry()
+        && let Some(why) = misfit(&inquiry, &given.answer)
+    {
+        return Err(AnswerError::Misfit(why));
+    }
+    let stored = serde_json::to_value(&given).map_err(|error| AnswerError::Misfit(error.to_string()))?;
+    let answered = answer(given.attempt, stored).await;
+    match answered.map_err(|error| not_answered(given.attempt, error))? {
+        Answered::Decided(_) => Ok(()),
+        Answered::TooLate(QuestionRecord { id, decision: Some(decision), .. }) => {
+            Err(AnswerError::TooLate { question: id, decision })
+        }
+        Answered::TooLate(_) | Answered::Gone => Err(AnswerError::Gone(question.id)),
+    }
+}
+
+fn not_answered(attempt: AttemptId, error: BackendError) -> AnswerError {
+    match error.kind() {
+        BackendErrorKind::Unavailable => AnswerError::Unknown { attempt, cause: error },
+        // The answer itself cannot be kept, so the question stays open.
+        BackendErrorKind::Invalid => AnswerError::Misfit(error.to_string()),
+        _ => AnswerError::Backend(error),
+    }
+}
 
 /// Says why an answer does not fit a question.
 pub(crate) fn misfit(inquiry: &Inquiry, answer: &InquiryAnswer) -> Option<String> {

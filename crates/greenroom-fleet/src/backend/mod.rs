@@ -5,19 +5,24 @@
 //! | [`MemoryBackend`] | tests | until it is dropped |
 //! | [`LocalBackend`] | services on one machine | in one file, durable over a power cut |
 //! | `PostgresBackend` (feature `postgres`) | services on several machines | in a database of PostgreSQL |
+//! | `SocketBackend` (feature `socket`) | commands beside a service | in the backend of the service |
 //!
 //! Write a [`Backend`] of your own for another database: it reads rows and commits others. Check it with the conformance suite of
 //! [`testkit`](crate::testkit) (feature `testkit`).
 
+mod arc;
 mod channels;
 pub(crate) mod local;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod run;
+#[cfg(any(feature = "postgres", feature = "socket"))]
+mod server_clock;
+#[cfg(feature = "socket")]
+mod socket;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -39,6 +44,8 @@ pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresBackend, PostgresOptions};
 use run::request;
+#[cfg(feature = "socket")]
+pub use socket::{SocketBackend, SocketServer};
 
 pub use crate::registry::{
     Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Told, Wanted, commit_rows, read_rows,
@@ -124,41 +131,6 @@ pub trait Backend: Send + Sync + 'static {
             run.await;
             Ok(())
         })
-    }
-}
-
-/// A backend behind an `Arc` is a backend: it passes everything on to the shared one.
-impl<B: Backend + ?Sized> Backend for Arc<B> {
-    fn now(&self) -> Timestamp {
-        (**self).now()
-    }
-
-    fn read(&self, lane: Lane, wanted: Wanted) -> Reply<'_, Rows> {
-        (**self).read(lane, wanted)
-    }
-
-    fn commit(&self, lane: Lane, commit: Commit) -> Reply<'_, Committed> {
-        (**self).commit(lane, commit)
-    }
-
-    fn channels(&self) -> &Channels {
-        (**self).channels()
-    }
-
-    fn default_folder(&self) -> Option<PathBuf> {
-        (**self).default_folder()
-    }
-
-    fn is_exclusive(&self) -> bool {
-        (**self).is_exclusive()
-    }
-
-    fn is_shared(&self) -> bool {
-        (**self).is_shared()
-    }
-
-    fn carry_out<'a>(&'a self, request: &'static str, run: BoxFuture<'a, ()>) -> Reply<'a, ()> {
-        (**self).carry_out(request, run)
     }
 }
 

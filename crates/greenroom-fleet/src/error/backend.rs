@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::debug_as_report;
 
 pub(crate) type Result<T, E = BackendError> = std::result::Result<T, E>;
@@ -17,7 +19,7 @@ pub struct BackendError {
 }
 
 /// The kinds of [`BackendError`]. New kinds are added: match with a wildcard arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum BackendErrorKind {
     /// The backend cannot be reached, its disk refuses a write, or other requests change the same rows all the time. The request may have been carried out: repeat it with the

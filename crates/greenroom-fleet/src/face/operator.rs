@@ -121,6 +121,20 @@ impl Operator {
         Admin::new(self.fleet.handle.shared.backend.clone())
     }
 
+    /// Serves the fleet's backend over a Unix socket, so that other programs of this host can look after the fleet, such as
+    /// `greenroom --socket PATH nodes` of the crate `greenroom-cli`: also over a file. It ends when the server is dropped, or when the
+    /// program ends.
+    ///
+    /// # Errors
+    /// As [`SocketServer::bind`](crate::backend::SocketServer::bind).
+    #[cfg(feature = "socket")]
+    pub async fn serve(
+        &self,
+        path: impl Into<std::path::PathBuf>,
+    ) -> Result<crate::backend::SocketServer, crate::BackendError> {
+        crate::backend::SocketServer::bind(path, self.fleet.handle.shared.backend.clone()).await
+    }
+
     /// Subscribes to the events of all tenants from now on. For events of the opening as well, see
     /// [`FleetBuilder::events`](crate::FleetBuilder::events).
     pub fn events(&self) -> FleetEvents {

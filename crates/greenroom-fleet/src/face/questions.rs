@@ -4,14 +4,10 @@ use super::fleet::Fleet;
 use super::scope::Scope;
 use crate::access::Action;
 use crate::backend::Requests;
-use crate::error::{BackendError, BackendErrorKind, FleetError};
+use crate::error::FleetError;
 use crate::id::QuestionId;
-use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, misfit};
+use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide, open};
 use crate::record::QuestionRecord;
-use crate::request::Answered;
-
-/// The fewest questions that are read for a query of a tenant or a session, and twice as many each time that these were too few.
-const READ: usize = 256;
 
 impl Fleet {
     pub(super) async fn questions(
@@ -19,20 +15,9 @@ impl Fleet {
         scope: &Scope,
         query: QuestionQuery,
     ) -> Result<Vec<QuestionRecord>, FleetError> {
-        scope.allow(&self.handle.shared, Action::Read, query.name()).await?;
-        let limit = query.limit.unwrap_or(100);
-        // The backend lists the questions of all sessions.
-        let mut most = if query.is_narrow() { limit.max(READ) } else { limit };
-        loop {
-            let records = self.handle.shared.ask(|backend| backend.open_questions(most)).await?;
-            let is_all = records.len() < most || !query.is_narrow();
-            let found: Vec<_> =
-                records.into_iter().filter(|question| query.fits(question)).take(limit).collect();
-            if is_all || found.len() == limit {
-                return Ok(found);
-            }
-            most = most.saturating_mul(2);
-        }
+        let shared = &self.handle.shared;
+        scope.allow(shared, Action::Read, query.name()).await?;
+        Ok(open(&query, |most| shared.ask(move |backend| backend.open_questions(most))).await?)
     }
 
     pub(super) async fn answer(
@@ -49,30 +34,9 @@ impl Fleet {
         if let Some(person) = &scope.person {
             given.by = Some(person.to_string());
         }
-        // A decided question goes on to the backend, which knows the attempt that has decided it.
-        if record.decision.is_none()
-            && let Some(inquiry) = record.inquiry()
-            && let Some(why) = misfit(&inquiry, &given.answer)
-        {
-            return Err(AnswerError::Misfit(why));
-        }
-        let stored = serde_json::to_value(&given).map_err(|error| AnswerError::Misfit(error.to_string()))?;
-        let answered = shared.ask(|backend| backend.answer(question, given.attempt, stored.clone())).await;
-        match answered.map_err(|error| not_answered(given.attempt, error))? {
-            Answered::Decided(_) => Ok(()),
-            Answered::TooLate(QuestionRecord { decision: Some(decision), .. }) => {
-                Err(AnswerError::TooLate { question, decision })
-            }
-            Answered::TooLate(_) | Answered::Gone => Err(AnswerError::Gone(question)),
-        }
-    }
-}
-
-fn not_answered(attempt: crate::AttemptId, error: BackendError) -> AnswerError {
-    match error.kind() {
-        BackendErrorKind::Unavailable => AnswerError::Unknown { attempt, cause: error },
-        // The answer itself cannot be kept, so the question stays open.
-        BackendErrorKind::Invalid => AnswerError::Misfit(error.to_string()),
-        _ => AnswerError::Backend(error),
+        decide(&record, given, |attempt, answer| {
+            shared.ask(move |backend| backend.answer(question, attempt, answer.clone()))
+        })
+        .await
     }
 }

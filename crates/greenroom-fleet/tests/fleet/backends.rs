@@ -38,7 +38,7 @@ pub(crate) fn accept(to: &str) -> Accept {
     }
 }
 
-fn listed(broken: Vec<BackendViolation>) -> Vec<&'static str> {
+pub(crate) fn listed(broken: Vec<BackendViolation>) -> Vec<&'static str> {
     panic!("{}", broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
 }
 

@@ -18,6 +18,7 @@ mod remembering;
 #[path = "../../../../tests/support/root.rs"]
 mod root;
 mod scenes;
+mod sockets;
 #[path = "../support/moving.rs"]
 mod tenants;
 #[path = "../../../../tests/support/timeline.rs"]

@@ -135,10 +135,7 @@ impl KeeperContext {
                 some => forgotten += some,
             }
         }
-        if !backend.is_exclusive() {
-            forgotten =
-                forgotten.max(backend.forget_commands(before(retention.min(COMMANDS)), FORGET).await?);
-        }
+        forgotten = forgotten.max(backend.forget_commands(before(retention.min(COMMANDS)), FORGET).await?);
         let pause = if forgotten == 0 { (retention / 10).clamp(SECOND, MINUTE) } else { SECOND };
         Ok(Instant::now() + pause)
     }
@@ -182,9 +179,9 @@ impl KeeperContext {
     async fn carry_out_commands(&self, is_hinted: bool) -> NextMoment {
         let shared = &self.shared;
         let next = Instant::now() + if shared.has_peers() { SECOND } else { LOOK };
-        // Other nodes give commands to owners only.
+        // Other nodes give commands to owners only. Programs of operators do so over an exclusive backend, too, and their hints are not lost.
         let may_wait = shared.has_peers() && !shared.awake().is_empty();
-        if shared.backend.is_exclusive() || !(is_hinted || may_wait) {
+        if !(is_hinted || may_wait) {
             return Ok(next);
         }
         let listed = shared.backend.commands(shared.node, CommandRecord::NODE).await?;

@@ -14,7 +14,6 @@
 //! closed: the server may be gone without a word.
 
 mod address;
-mod clock;
 mod connection;
 mod error;
 mod hints;
@@ -30,13 +29,13 @@ use std::time::Duration;
 use greenroom::guardian::BootTime;
 use tokio_util::task::TaskTracker;
 
+use super::server_clock::ServerClock;
 use super::{Backend, Channels, Reply};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
 use crate::request::NodeMessage;
 use address::Address;
-use clock::ServerClock;
 use connection::Connections;
 use hints::Hints;
 

@@ -7,6 +7,8 @@ pub(crate) mod txn;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use serde::{Deserialize, Serialize};
+
 use super::{BATCH, Result, Told};
 use crate::error::BackendError;
 
@@ -14,7 +16,7 @@ use crate::error::BackendError;
 pub type Row = (Vec<u8>, Vec<u8>);
 
 /// Rows that a request wants to read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     /// Keys of single rows, of 2,000 bytes at most.
     pub keys: BTreeSet<Vec<u8>>,
@@ -32,7 +34,7 @@ impl Wanted {
 }
 
 /// The first `limit` rows with `from <= key < to`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Range {
     /// The first key that may be in it.
     pub from: Vec<u8>,
@@ -45,7 +47,7 @@ pub struct Range {
 }
 
 /// The part of a range's rows that is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Part {
     /// Keys and values.
     Values,
@@ -65,7 +67,7 @@ impl Range {
 }
 
 /// Rows that were read.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
     /// The single rows that are wanted. `None`: there is no row of the key.
     pub values: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -74,7 +76,7 @@ pub struct Rows {
 }
 
 /// The writes of a request. `None`: the row is absent, or is removed.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Commit {
     /// The rows that the request has decided on. The commit writes nothing unless all of them are as they were. Counters may be among them.
     pub expected: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -84,12 +86,13 @@ pub struct Commit {
     /// without a row is zero, and a counter of zero reads as one without a row. It does not read as less than zero; whether what was
     /// taken off below zero is missing later is left to the backend.
     pub additions: BTreeMap<Vec<u8>, i64>,
-    /// The changes and transitions to tell once the commit is durable.
+    /// The changes and transitions to tell once the commit is durable. They are not serialised.
+    #[serde(skip)]
     pub told: Told,
 }
 
 /// The answer to a [`Commit`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use]
 pub enum Committed {
     /// The commit is durable.

@@ -18,6 +18,8 @@
 //! (`Due`, `Expiries`, `Deadlines`, `Ended`, `CommandDeadlines`) need no such row: a request acts on each entry by itself, and decides
 //! on the record of the entry, which was read at the moment of the list.
 
+use serde::{Deserialize, Serialize};
+
 use super::txn::{Reads, Txn};
 use super::{Commit, Committed, MapMut, Rows, Wanted, commit_rows, read_rows};
 use crate::error::BackendError;
@@ -28,7 +30,7 @@ use crate::registry::{Result, Step, Told};
 pub(crate) const LONGEST_KEY: usize = 2_000;
 
 /// The connections that a request uses, so that no flood of requests of one kind keeps another kind waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Lane {
     /// The renewal of a lease.

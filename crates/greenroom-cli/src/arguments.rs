@@ -1,0 +1,271 @@
+//! The arguments.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use greenroom_fleet::{Name, NodeId, PromptId, QuarantineKind, QuestionId, Tenant, Term};
+
+use crate::text::read_age;
+
+const ENDS: &str = "\
+The fleet is the one in the database at `--database` or in GREENROOM_DATABASE, or the one of the service that serves `--socket`.
+
+Exit status: 0 done, 1 not done or not found, 2 wrong arguments, 3 the fleet cannot be reached.";
+
+/// Looks after a fleet of named agent sessions.
+#[derive(Debug, Parser)]
+#[command(name = "greenroom", version, after_help = ENDS)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Writes JSON: an object for each line of a list
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Target {
+    /// The database of the fleet; GREENROOM_DATABASE keeps the password out of the list of processes
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) database: Option<String>,
+    /// The schema of the fleet in the database [default: greenroom_fleet]
+    #[arg(long, global = true)]
+    pub(crate) schema: Option<String>,
+    /// The socket of a service on this host
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Lists the nodes
+    Nodes,
+    /// Lists sessions
+    Names(Names),
+    /// Lists sessions that somebody has to look at
+    Stuck(Names),
+    /// Lists open questions, the nearest deadline first
+    Questions {
+        /// Questions of this tenant only
+        #[arg(long, value_parser = tenant)]
+        tenant: Option<Tenant>,
+        /// Questions of this session only
+        #[arg(long, value_name = "TENANT/SESSION")]
+        name: Option<Name>,
+        /// The number of questions
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Answers a question
+    Answer(Answer),
+    /// Ends a session, and keeps it from being activated
+    Quarantine {
+        #[arg(value_name = "TENANT/SESSION")]
+        name: Name,
+        /// The reason, which is shown with the session
+        why: String,
+    },
+    /// Lets a quarantined session be activated again, or all of them
+    Unquarantine(Unquarantine),
+    /// Asks a node to drain
+    Drain {
+        #[arg(value_parser = node)]
+        node: NodeId,
+    },
+    /// Takes a prompt out of its queue
+    Drop {
+        #[arg(value_parser = prompt)]
+        prompt: PromptId,
+        /// The reason, which is in the outcome of the prompt
+        why: String,
+    },
+    /// Moves a tenant that is at rest to another fleet
+    Move(Move),
+    /// Shows what a tenant uses: sessions, prompts, bytes, money
+    Usage {
+        #[arg(value_parser = tenant)]
+        tenant: Tenant,
+    },
+    /// Shows or sets the quota of a tenant, for all nodes
+    Quota(QuotaOf),
+    /// Forgets prompts that ended longer ago than a time
+    Vacuum {
+        /// The time, such as 90s, 15m, 24h or 7d
+        #[arg(value_parser = read_age)]
+        age: Duration,
+        /// The number of prompts that are forgotten at most
+        #[arg(long, default_value_t = 1_000_000)]
+        most: usize,
+    },
+    /// Lists processes that lost owners of a session have left
+    Processes {
+        #[arg(value_name = "TENANT/SESSION")]
+        name: Name,
+    },
+    /// Removes the record of such a process: end the process first
+    RemoveProcess {
+        #[arg(value_name = "TENANT/SESSION")]
+        name: Name,
+        #[arg(value_parser = term)]
+        term: Term,
+    },
+    /// Shows the fleet as it changes; in a pipe, as it is now
+    Top(Top),
+    /// Writes completions for a shell
+    Completions { shell: Shell },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Names {
+    /// Sessions of this tenant only
+    #[arg(long, value_parser = tenant)]
+    pub(crate) tenant: Option<Tenant>,
+    /// Sessions after this one
+    #[arg(long, value_name = "TENANT/SESSION")]
+    pub(crate) after: Option<Name>,
+    /// The number of sessions [default: all]
+    #[arg(long)]
+    pub(crate) limit: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Unquarantine {
+    #[arg(value_name = "TENANT/SESSION", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) name: Option<Name>,
+    /// All sessions, such as those that one mended fault has quarantined
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// With `--all`: those of this kind: activations, losses, transcript, process or operator
+    #[arg(long, requires = "all", value_parser = kind)]
+    pub(crate) kind: Option<QuarantineKind>,
+    /// With `--all`: those whose reason has this text
+    #[arg(long, requires = "all", value_name = "TEXT")]
+    pub(crate) because: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Answer {
+    #[arg(value_parser = question)]
+    pub(crate) question: QuestionId,
+    #[command(flatten)]
+    pub(crate) given: Given,
+    /// The person who answers
+    #[arg(long, value_name = "PERSON")]
+    pub(crate) by: Option<String>,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Given {
+    /// Lets the tool run
+    #[arg(long)]
+    pub(crate) allow: bool,
+    /// Refuses, with a reason for the model
+    #[arg(long, value_name = "REASON")]
+    pub(crate) deny: Option<String>,
+    /// Says that nobody decides
+    #[arg(long)]
+    pub(crate) dismiss: bool,
+    /// Gives an answer as JSON: see `InquiryAnswer` of greenroom
+    #[arg(long, value_name = "JSON")]
+    pub(crate) answer: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct QuotaOf {
+    #[arg(value_parser = tenant)]
+    pub(crate) tenant: Tenant,
+    /// The quota; a field that is left out has its default: see `Quota` of greenroom-fleet
+    #[arg(long, value_name = "JSON", conflicts_with = "remove")]
+    pub(crate) set: Option<String>,
+    /// Leaves the quota to the services again
+    #[arg(long)]
+    pub(crate) remove: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Move {
+    #[arg(value_parser = tenant)]
+    pub(crate) tenant: Tenant,
+    #[command(flatten)]
+    pub(crate) to: To,
+    /// The schema of the other fleet [default: greenroom_fleet]
+    #[arg(long, value_name = "SCHEMA", conflicts_with = "to_socket")]
+    pub(crate) to_schema: Option<String>,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct To {
+    /// The database of the other fleet
+    #[arg(long, value_name = "URL")]
+    pub(crate) to_database: Option<String>,
+    /// The socket of the other fleet's service on this host
+    #[arg(long, value_name = "PATH")]
+    pub(crate) to_socket: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// Sessions of this tenant only
+    #[arg(long, value_parser = tenant)]
+    pub(crate) tenant: Option<Tenant>,
+    /// The time between two looks
+    #[arg(long, value_name = "TIME", value_parser = read_age, default_value = "2s")]
+    pub(crate) every: Duration,
+    /// The order of the sessions of a page
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) sort: Sort,
+    /// Shows only sessions that somebody has to look at
+    #[arg(long)]
+    pub(crate) stuck: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    /// By name
+    #[default]
+    Name,
+    /// By state: first those that somebody has to look at, then those that run, wait and sleep
+    State,
+    /// By the time in which the state has not changed: the longest one first
+    Age,
+}
+
+fn tenant(text: &str) -> Result<Tenant, String> {
+    Tenant::new(text).map_err(|error| error.to_string())
+}
+
+fn kind(text: &str) -> Result<QuarantineKind, String> {
+    serde_json::from_value(text.into()).map_err(|error| error.to_string())
+}
+
+fn node(text: &str) -> Result<NodeId, uuid::Error> {
+    text.parse().map(NodeId)
+}
+
+fn prompt(text: &str) -> Result<PromptId, uuid::Error> {
+    text.parse().map(PromptId)
+}
+
+fn question(text: &str) -> Result<QuestionId, uuid::Error> {
+    text.parse().map(QuestionId)
+}
+
+fn term(text: &str) -> Result<Term, std::num::ParseIntError> {
+    text.parse().map(Term)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+}

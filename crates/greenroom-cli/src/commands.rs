@@ -1,0 +1,215 @@
+//! The commands, but for `top`.
+
+use greenroom::callback::InquiryAnswer;
+use greenroom_fleet::admin::Admin;
+use greenroom_fleet::{Name, NameRecord, QuestionAnswer, QuestionQuery, Quota, Tenant, Withdrawn};
+use serde_json::json;
+
+use crate::arguments::{Answer, Command, Move, Names, QuotaOf, Unquarantine};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::rows::{NameRow, NodeRow, ProcessRow, QuestionRow};
+use crate::target::{connect_to_database, connect_to_socket};
+
+/// Sessions of a request.
+const PAGE: usize = 500;
+
+type Done = Result<(), Failure>;
+
+pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) -> Done {
+    match command {
+        Command::Nodes => {
+            let nodes: Vec<NodeRow> = admin.nodes().await?.iter().map(NodeRow::of).collect();
+            Ok(output.page(&nodes)?)
+        }
+        Command::Names(names) => {
+            list(admin, names, output, async |tenant, after, limit| admin.names(tenant, after, limit).await)
+                .await
+        }
+        Command::Stuck(names) => {
+            list(admin, names, output, async |tenant, after, limit| admin.stuck(tenant, after, limit).await)
+                .await
+        }
+        Command::Questions { tenant, name, limit } => questions(admin, tenant, name, limit, output).await,
+        Command::Answer(answer) => answer_question(admin, answer, output).await,
+        Command::Quarantine { name, why } => {
+            admin.quarantine(&name, &why).await?;
+            let answer = json!({ "name": name, "quarantined": true });
+            Ok(output.answer(&answer, &format!("{name} is quarantined"))?)
+        }
+        Command::Unquarantine(which) => unquarantine(admin, which, output).await,
+        Command::Drain { node } => {
+            if !admin.drain(node).await? {
+                return Err(Failure::not_done(format!("no living node has the id {node}")));
+            }
+            Ok(output.answer(
+                &json!({ "node": node, "asked_to_drain": true }),
+                &format!("{node} was asked to drain"),
+            )?)
+        }
+        Command::Drop { prompt, why } => {
+            let (how, text) = match admin.drop_prompt(prompt, why).await? {
+                Withdrawn::Unsent => ("unsent", "was taken out of its queue"),
+                Withdrawn::Interrupted => {
+                    ("interrupted", "had begun with an owner that was lost, and has ended")
+                }
+                Withdrawn::TooLate(_) => {
+                    return Err(Failure::not_done(format!("the prompt {prompt} runs or has ended")));
+                }
+                Withdrawn::Gone => return Err(Failure::not_done(format!("no prompt has the id {prompt}"))),
+            };
+            let answer = json!({ "prompt": prompt, "outcome": how });
+            Ok(output.answer(&answer, &format!("the prompt {prompt} {text}"))?)
+        }
+        Command::Move(to) => move_tenant(admin, to, output).await,
+        Command::Usage { tenant } => usage(admin, tenant, output).await,
+        Command::Quota(which) => quota(admin, which, output).await,
+        Command::Vacuum { age, most } => {
+            let forgotten = admin.vacuum(age, most).await?;
+            Ok(output
+                .answer(&json!({ "forgotten": forgotten }), &format!("{forgotten} prompts are forgotten"))?)
+        }
+        Command::Processes { name } => {
+            let left: Vec<ProcessRow> =
+                admin.left_processes(name).await?.iter().map(ProcessRow::of).collect();
+            Ok(output.page(&left)?)
+        }
+        Command::RemoveProcess { name, term } => {
+            if !admin.remove_process(name.clone(), term).await? {
+                let text =
+                    format!("the owner of {name} under the term {term} is alive, and its record stays");
+                return Err(Failure::not_done(text));
+            }
+            let answer = json!({ "name": name, "term": term, "removed": true });
+            Ok(output.answer(&answer, &format!("no process of {name} is recorded under the term {term}"))?)
+        }
+        // `main` carries them out.
+        Command::Top(_) | Command::Completions { .. } => Ok(()),
+    }
+}
+
+/// Lists names page by page, so that a long list is not in memory as a whole.
+async fn list(
+    admin: &Admin,
+    names: Names,
+    output: &mut Output,
+    page: impl AsyncFn(
+        Option<Tenant>,
+        Option<Name>,
+        usize,
+    ) -> Result<Vec<NameRecord>, greenroom_fleet::BackendError>,
+) -> Done {
+    let (mut after, mut left) = (names.after, names.limit.unwrap_or(usize::MAX));
+    while left > 0 {
+        let found = page(names.tenant.clone(), after, left.min(PAGE)).await?;
+        let Some(last) = found.last() else { break };
+        after = Some(last.name.clone());
+        left = left.saturating_sub(found.len());
+        let rows: Vec<NameRow> = found.iter().map(|record| NameRow::of(record, admin.now())).collect();
+        output.page(&rows)?;
+    }
+    Ok(())
+}
+
+async fn unquarantine(admin: &Admin, which: Unquarantine, output: &mut Output) -> Done {
+    let Unquarantine { name, kind: wanted, because, .. } = which;
+    let Some(name) = name else {
+        let fits = |_: &NameRecord, kind, why: &str| {
+            wanted.is_none_or(|wanted| wanted == kind)
+                && because.as_ref().is_none_or(|text| why.contains(text))
+        };
+        let lifted = admin.unquarantine_all(fits).await?;
+        return Ok(output.answer(&json!({ "lifted": lifted }), &format!("{lifted} sessions may run again"))?);
+    };
+    if !admin.unquarantine(name.clone()).await? {
+        return Err(Failure::not_done(format!("{name} is not quarantined")));
+    }
+    let answer = json!({ "name": name, "quarantined": false });
+    Ok(output.answer(&answer, &format!("{name} may run again"))?)
+}
+
+async fn questions(
+    admin: &Admin,
+    tenant: Option<Tenant>,
+    name: Option<Name>,
+    limit: usize,
+    output: &mut Output,
+) -> Done {
+    let mut query = QuestionQuery::new().limit(limit);
+    if let Some(tenant) = tenant {
+        query = query.tenant(tenant);
+    }
+    if let Some(name) = name {
+        query = query.session(name);
+    }
+    let found = admin.questions(query).await?;
+    let rows: Vec<QuestionRow> =
+        found.iter().map(|question| QuestionRow::of(question, admin.now())).collect();
+    Ok(output.page(&rows)?)
+}
+
+async fn answer_question(admin: &Admin, asked: Answer, output: &mut Output) -> Done {
+    let Answer { question, given, by } = asked;
+    let answer = match (given.allow, given.deny, given.answer) {
+        (true, ..) => InquiryAnswer::allow(),
+        (_, Some(why), _) => InquiryAnswer::deny(why),
+        (_, _, Some(json)) => serde_json::from_str(&json)
+            .map_err(|error| Failure::Usage(format!("`--answer` is no answer: {error}")))?,
+        _ => InquiryAnswer::Dismissed,
+    };
+    let mut answer = QuestionAnswer::new(answer);
+    if let Some(person) = by {
+        answer = answer.by(person);
+    }
+    admin.answer(question, answer).await?;
+    let text = format!("the question {question} is answered");
+    Ok(output.answer(&json!({ "question": question, "answered": true }), &text)?)
+}
+
+async fn usage(admin: &Admin, tenant: Tenant, output: &mut Output) -> Done {
+    let account = admin.tenant(tenant.clone()).await?;
+    let [spent, reserved] = [account.spent, account.reserved].map(|micros| micros as f64 / 1e6);
+    let text = format!(
+        "{tenant}: {} sessions, {} live; {} prompts and {} reminders wait; {} bytes kept; {spent:.6} USD spent and \
+         {reserved:.6} USD reserved in its period",
+        account.names, account.live, account.queued, account.reminders, account.kept_bytes
+    );
+    let answer = json!({
+        "tenant": tenant, "names": account.names, "live": account.live, "queued": account.queued,
+        "reminders": account.reminders, "waiting_bytes": account.waiting_bytes, "kept_bytes": account.kept_bytes,
+        "period": account.period.0, "spent_usd": spent, "reserved_usd": reserved,
+    });
+    Ok(output.answer(&answer, &text)?)
+}
+
+/// Shows the quota that was set for a tenant, after it was changed.
+async fn quota(admin: &Admin, which: QuotaOf, output: &mut Output) -> Done {
+    let QuotaOf { tenant, set, remove } = which;
+    if let Some(json) = set {
+        let quota: Quota = serde_json::from_str(&json)
+            .map_err(|error| Failure::Usage(format!("`--set` is no quota: {error}")))?;
+        admin.set_quota(tenant.clone(), quota).await?;
+    } else if remove {
+        admin.set_quota(tenant.clone(), None).await?;
+    }
+    let quota = admin.quota(tenant.clone()).await?;
+    let text = match &quota {
+        Some(quota) => serde_json::to_string(quota).map_err(std::io::Error::other)?,
+        None => format!("{tenant} has the quota of its service"),
+    };
+    Ok(output.answer(&json!({ "tenant": tenant, "quota": quota }), &text)?)
+}
+
+async fn move_tenant(admin: &Admin, to: Move, output: &mut Output) -> Done {
+    let other = match (to.to.to_database, to.to.to_socket) {
+        (Some(url), _) => connect_to_database(url, to.to_schema).await?,
+        (None, Some(path)) => connect_to_socket(path).await?,
+        (None, None) => return Err(Failure::Usage("give `--to-database` or `--to-socket`".to_owned())),
+    };
+    let moved = admin.move_tenant(&to.tenant, &other.admin).await;
+    other.close().await;
+    let moved = moved?;
+    let text = format!("{} has moved: {} sessions, {} prompts", to.tenant, moved.names, moved.prompts);
+    Ok(output
+        .answer(&json!({ "tenant": to.tenant, "names": moved.names, "prompts": moved.prompts }), &text)?)
+}

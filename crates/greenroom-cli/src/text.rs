@@ -1,0 +1,133 @@
+//! Text of others in a terminal: what is in a row may have been written by anybody.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::time::Duration;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// True for characters that a terminal obeys, or that change the order of others.
+fn is_active(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// A text with control characters and backslashes escaped, on one line and without tabs.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|character| is_active(character) || character == '\\') {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if is_active(character) || character == '\\' {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown.into()
+}
+
+/// JSON in which the characters are escaped that JSON leaves alone and a terminal obeys. They are in texts only.
+pub(crate) fn shown_json(json: &str) -> Cow<'_, str> {
+    if !json.chars().any(is_active) {
+        return json.into();
+    }
+    let mut shown = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_active(character) {
+            // All of them have four digits. An error: a text in memory takes everything.
+            write!(shown, "\\u{:04x}", character as u32).ok();
+        } else {
+            shown.push(character);
+        }
+    }
+    shown.into()
+}
+
+/// The columns that a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The text in `width` columns: cut, with a mark.
+pub(crate) fn fit(text: &str, width: usize) -> Cow<'_, str> {
+    if text.width() <= width {
+        return text.into();
+    }
+    let (mut cut, mut taken) = (String::new(), 0);
+    for character in text.chars() {
+        let columns = character.width().unwrap_or(0);
+        if taken + columns + 1 > width {
+            break;
+        }
+        cut.push(character);
+        taken += columns;
+    }
+    if width > 0 {
+        cut.push('…');
+    }
+    cut.into()
+}
+
+/// A time in its largest unit, such as `3m`.
+pub(crate) fn age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Reads a time such as `90s`, `15m`, `24h` or `7d`.
+pub(crate) fn read_age(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time: write a number and its unit, such as 90s, 15m, 24h or 7d");
+    let (at, unit) = text.char_indices().next_back().ok_or_else(wrong)?;
+    let number: u64 = text[..at].parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    Ok(Duration::from_secs(number.saturating_mul(seconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_reads_no_sequence_in_a_shown_text() {
+        let text = "a\u{1b}]0;x\u{7}\tb\n\u{9b}31m\u{202e}c\\\u{7f}";
+        let plain = shown(text);
+        assert_eq!(plain, "a\\u{1b}]0;x\\u{7}\\tb\\n\\u{9b}31m\\u{202e}c\\\\\\u{7f}");
+        let json = serde_json::to_string(text).unwrap();
+        let escaped = shown_json(&json);
+        assert!(!escaped.chars().any(is_active), "{escaped}");
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
+        assert!(matches!(shown("日本 é"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_text_is_cut_by_its_columns() {
+        assert_eq!(fit("日本語", 6), "日本語");
+        assert_eq!(fit("日本語", 5), "日本…");
+        assert_eq!(fit("日本語", 4), "日…");
+        assert_eq!(fit("abc", 1), "…");
+        assert_eq!(fit("abc", 0), "");
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(read_age("15m"), Ok(Duration::from_secs(900)));
+        assert_eq!(read_age("7d"), Ok(Duration::from_secs(604_800)));
+        for wrong in ["", "7", "d", "-1h", "1w", "1 h", "七d"] {
+            assert!(read_age(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(age(Duration::from_secs(7205)), "2h");
+    }
+}

@@ -1,0 +1,122 @@
+//! The command without a fleet.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use tokio::process::Command;
+
+use crate::root::own_users;
+use crate::stage::{Service, command, ended, run};
+use crate::wait::in_time;
+
+/// Each command, with arguments that are fine.
+const COMMANDS: &[&[&str]] = &[
+    &["nodes"],
+    &["names"],
+    &["stuck"],
+    &["questions"],
+    &["answer", "6f1c0000-0000-4000-8000-000000000000", "--allow"],
+    &["quarantine", "acme/a", "why"],
+    &["unquarantine", "acme/a"],
+    &["drain", "6f1c0000-0000-4000-8000-000000000000"],
+    &["drop", "6f1c0000-0000-4000-8000-000000000000", "why"],
+    &["move", "acme", "--to-socket", "/nowhere"],
+    &["usage", "acme"],
+    &["quota", "acme"],
+    &["vacuum", "1h"],
+    &["processes", "acme/a"],
+    &["remove-process", "acme/a", "1"],
+    &["top"],
+];
+
+#[tokio::test]
+async fn each_command_says_that_the_fleet_is_not_reached_and_ends_with_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("none.sock");
+    for arguments in COMMANDS {
+        for json in [None, Some("--json")] {
+            let socket = ["--socket", socket.to_str().unwrap()];
+            let arguments: Vec<&str> = socket.iter().chain(*arguments).copied().chain(json).collect();
+            let ended = run(&arguments).await;
+            assert_eq!((ended.code, ended.out.as_str()), (3, ""), "{arguments:?}: {ended:?}");
+            assert_eq!(ended.error.lines().count(), 1, "{ended:?}");
+            assert!(ended.error.contains("no service has opened it"), "{ended:?}");
+        }
+    }
+    // A database that nobody serves. Its password is nobody's business.
+    let ended = run(&["--database", "postgres://fleet:secret@127.0.0.1:1/fleet", "nodes"]).await;
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(!ended.error.contains("secret"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_service_that_ends_under_a_move_is_not_reached() {
+    let service = Service::start().await;
+    let ended = service.run(&["move", "acme", "--to-socket", "/nowhere"]).await;
+    assert_eq!(ended.code, 3, "{ended:?}");
+}
+
+#[tokio::test]
+async fn help_needs_no_fleet_and_names_each_command() {
+    let help = run(&["--help"]).await.done();
+    for arguments in COMMANDS {
+        assert!(help.contains(arguments[0]), "{}: {help}", arguments[0]);
+        let of_command = run(&[arguments[0], "--help"]).await.done();
+        assert!(of_command.contains("Usage: greenroom"), "{of_command}");
+    }
+    assert!(help.contains("3 the fleet cannot be reached"), "{help}");
+    assert!(run(&["--version"]).await.done().starts_with("greenroom "));
+}
+
+#[tokio::test]
+async fn wrong_arguments_end_with_2_before_a_fleet_is_asked() {
+    let wrong: &[&[&str]] = &[
+        &["nodes"],
+        &["--socket", "/nowhere", "no-command"],
+        &["--socket", "/nowhere", "--database", "postgres://h/d", "nodes"],
+        &["--socket", "/nowhere", "--schema", "s", "nodes"],
+        &["--socket", "/nowhere", "unquarantine", "no-tenant"],
+        &["--socket", "/nowhere", "unquarantine"],
+        &["--socket", "/nowhere", "unquarantine", "acme/a", "--all"],
+        &["--socket", "/nowhere", "unquarantine", "--all", "--kind", "none"],
+        &["--socket", "/nowhere", "drain", "no-id"],
+        &["--socket", "/nowhere", "vacuum", "7"],
+        &["--socket", "/nowhere", "answer", "6f1c0000-0000-4000-8000-000000000000"],
+        &["--socket", "/nowhere", "answer", "6f1c0000-0000-4000-8000-000000000000", "--allow", "--dismiss"],
+        &["--socket", "/nowhere", "move", "acme"],
+        &["--database", "no address", "nodes"],
+    ];
+    for arguments in wrong {
+        let ended = run(arguments).await;
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{arguments:?}: {ended:?}");
+    }
+    // A socket in the arguments goes before a database of the environment.
+    let mut both = command(&["--socket", "/nowhere", "nodes"]);
+    both.env("GREENROOM_DATABASE", "postgres://127.0.0.1:1/fleet");
+    assert!(ended(both).await.error.contains("/nowhere"));
+}
+
+#[tokio::test]
+async fn another_user_is_refused_also_if_the_modes_let_them() {
+    let Some(users) = own_users(0) else { return };
+    let service = Service::start().await;
+    let folder = service.socket.parent().unwrap();
+    for (path, mode) in [(folder, 0o755), (&service.socket, 0o666)] {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    // As the command would, in a program that every user can run.
+    let script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'fleet\\0\\1\\1'); \
+                  print(len(s.recv(8)))";
+    for (user, length) in [(0, "8\n"), (users.start, "0\n")] {
+        #[allow(clippy::disallowed_methods, reason = "it ends with the test")]
+        let mut other = Command::new("setpriv");
+        other
+            .args(["--reuid", &user.to_string(), "--clear-groups", "python3", "-c", script])
+            .arg(&service.socket);
+        let output = in_time("the other user", other.kill_on_drop(true).output()).await.unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        let refused =
+            out == length || (user != 0 && String::from_utf8_lossy(&output.stderr).contains("Error"));
+        assert!(refused, "{user}: {out:?}, {:?}", String::from_utf8_lossy(&output.stderr));
+    }
+}
