@@ -24,7 +24,9 @@ usage: fleet_admin COMMAND, with the database in DATABASE_URL and perhaps its sc
   drop PROMPT REASON     takes a prompt out of its queue
   vacuum HOURS           forgets prompts that ended longer ago
   processes NAME         lists the processes that lost owners of a name have left
-  remove-process NAME TERM   removes the record of such a process: end the process first";
+  remove-process NAME TERM   removes the record of such a process: end the process first
+  move-to-host NAME HOST binds a name that is bound to a host to another one
+  forget-host HOST       drops what is known of a host that is gone for ever";
 
 /// Prompts that `vacuum` forgets at most.
 const VACUUM: usize = 1_000_000;
@@ -88,6 +90,17 @@ async fn run(admin: &Admin, arguments: &[String]) -> Result<(), Box<dyn Error>> 
         ["remove-process", name, term] => {
             let removed = admin.remove_process(name.parse()?, Term(term.parse()?)).await?;
             println!("{}", if removed { "removed" } else { "its owner is alive: nothing was removed" });
+        }
+        ["move-to-host", name, host] => {
+            admin.move_to_host(name.parse()?, host).await?;
+            println!("bound to {host}");
+        }
+        ["forget-host", host] => {
+            let forgotten = admin.forget_host(host).await?;
+            println!("files of {} names and {} processes", forgotten.files, forgotten.processes);
+            for name in forgotten.bound {
+                println!("{name} is bound to {host} still: move or delete it");
+            }
         }
         _ => return Err(USAGE.into()),
     }
