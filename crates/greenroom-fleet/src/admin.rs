@@ -35,6 +35,7 @@ use serde::Serialize;
 
 use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, FleetError};
+use crate::hosts;
 use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
 use crate::limits::Quota;
 use crate::pages::all_nodes;
@@ -44,6 +45,7 @@ use crate::record::{
 };
 use crate::request::{Page, Withdrawn};
 
+pub use crate::hosts::{ForgottenHost, HostError};
 pub use crate::moving::{MoveError, MovedTenant};
 
 /// Prompts that are forgotten in one request.
@@ -307,6 +309,34 @@ impl Admin {
         quota: impl Into<Option<Quota>>,
     ) -> Result<(), BackendError> {
         self.backend.set_quota(tenant, quota.into()).await
+    }
+
+    /// Binds a session that is bound to a host, by [`Placement::OnHost`](crate::Placement::OnHost), to another one. Its prompts that wait run
+    /// there.
+    ///
+    /// greenroom copies no files. With [`TranscriptsIn::Backend`](crate::TranscriptsIn::Backend) the session keeps its memory, and only its `work`
+    /// folder stays behind. Otherwise first copy the folder of the session, which has the id of its
+    /// [conversation](NameRecord::conversation), from the [folder](crate::FleetBuilder::folder) of the old host to that of the new one, while
+    /// the session sleeps: without it the session begins anew.
+    ///
+    /// # Errors
+    /// [`HostError::NotAtRest`] if the session is awake, is being deleted, or moves to another backend; [`HostError::NoNode`] if no node of the host
+    /// is alive; [`HostError::NotBound`]; [`HostError::NotFound`]; [`HostError::Backend`].
+    pub async fn move_to_host(&self, name: Name, host: impl Into<String>) -> Result<(), HostError> {
+        hosts::move_to_host(&*self.backend, name, host.into()).await
+    }
+
+    /// Forgets a host that is gone for ever, with its disk: no deletion reports files there any more, and the records of processes that lost
+    /// owners have left there are dropped. Call it also for hosts that come and go, such as pods.
+    ///
+    /// Sessions that are bound to the host stay so, and the answer lists them: [`move_to_host`](Self::move_to_host) or a deletion is a
+    /// decision about their memory. A host that comes back all the same is known again with its first session; files of sessions that were
+    /// deleted before stay there. Reads all names.
+    ///
+    /// # Errors
+    /// [`HostError::Alive`] if a node of the host is alive; [`HostError::Backend`]. What was dropped before stays dropped: call it again.
+    pub async fn forget_host(&self, host: &str) -> Result<ForgottenHost, HostError> {
+        hosts::forget_host(&*self.backend, host).await
     }
 
     /// Lists processes that lost owners of a session have left, in the order of their terms.

@@ -75,6 +75,7 @@ mod face;
 mod fence;
 mod files;
 mod health;
+mod hosts;
 mod hub;
 mod id;
 mod limits;
@@ -120,6 +121,7 @@ pub use face::tenant::FleetTenant;
 pub use face::turn::updates::TurnUpdates;
 pub use face::turn::{FleetTurn, TurnItem};
 pub use health::{Degradation, Health};
+pub use hosts::{Erased, LeftOn};
 pub use id::{
     AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp,
 };
@@ -133,9 +135,9 @@ pub use record::{
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
-    CommandPut, Counted, Departure, Finish, Join, Marked, NodeMessage, Owned, Ownership, Page, QueueBounds,
-    Refused, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
-    Withdrawn,
+    CommandPut, Counted, Departure, Erasure, FilesLeft, Finish, ForgottenFiles, HostMove, Join, Marked,
+    NodeMessage, Owned, Ownership, Page, QueueBounds, Refused, StoredText, StoredTranscript, TranscriptsOf,
+    WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
 pub use update::{InvalidUpdateId, TurnUsage, Update, UpdateId};

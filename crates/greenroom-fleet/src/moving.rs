@@ -11,7 +11,8 @@ use crate::id::{Name, PromptId, Tenant};
 use crate::pages::all_of;
 use crate::record::{NameRecord, NameState};
 use crate::registry::{
-    Key, Table, end_of_prompt, ended_of, entries_of, last_id, number, rows_of_prompt, runs, transcripts_of,
+    Key, Table, end_of_prompt, ended_of, entries_of, files_of, last_id, number, rows_of_prompt, runs,
+    transcripts_of,
 };
 use crate::request::{Departure, Page, TranscriptsOf};
 
@@ -159,6 +160,8 @@ async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
             prompts += usize::from(copy.prompt(of_name).await?);
         }
     }
+    // Its files stay on their hosts.
+    copy.range(&files_of(&record.name), ROWS, |key| Ok(key.to_vec())).await?;
     let mut all = KeysUnder::of(&transcripts_of(&record.conversation.to_string()));
     while let Some(page) = all.next(from, ROWS).await? {
         for (key, _) in page {

@@ -322,6 +322,12 @@ pub struct NodeRecord {
     pub asked_to_drain: bool,
 }
 
+impl NodeRecord {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.state != NodeState::Dead
+    }
+}
+
 /// A process group that runs the session of a name, kept for the case that its owner is lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

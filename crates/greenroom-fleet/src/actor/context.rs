@@ -86,6 +86,8 @@ pub(crate) struct FleetShared {
     pub(crate) placement: Placement,
     /// The backend keeps the transcripts. Otherwise each host keeps those of its sessions as files.
     pub(crate) transcripts: bool,
+    /// All hosts share the folder of the fleet.
+    pub(crate) shares_folder: bool,
     /// The other living nodes, as the keeper has counted them.
     pub(crate) peers: Arc<AtomicU32>,
     /// The names that have an actor here, with what they hold.
@@ -238,6 +240,16 @@ impl FleetShared {
     /// The names that have an actor here, locked. Drop the guard before an `await`.
     pub(crate) fn awake(&self) -> MutexGuard<'_, HashMap<Name, Arc<NameCell>>> {
         locked(&self.awake)
+    }
+
+    /// The host whose files this node removes. `None`: those of all hosts, because the files of all names are in its folder.
+    pub(crate) fn files_of(&self) -> Option<String> {
+        (!self.backend.is_exclusive() && !self.shares_folder).then(|| self.host.clone())
+    }
+
+    /// True if this node removes the files of a host.
+    pub(crate) fn has_files_of(&self, host: &str) -> bool {
+        self.files_of().is_none_or(|own| own == host)
     }
 
     /// True if a process runs on this host. All processes of a backend that only this process can use do, also those that

@@ -257,9 +257,24 @@ requests! {
     fn unquarantine(name: Name) -> bool;
     /// Marks a name as being deleted, and ends its prompts, the first ones of a long queue.
     fn delete(name: Name) -> Marked;
-    /// Removes a name that is marked as being deleted. `false`: prompts or keys are left, so call it again. A call does a bounded
-    /// amount of work.
+    /// Removes the prompts, with all that belongs to them, the keys and the commands of a name that is marked as being deleted. `false`:
+    /// something is left, so call it again. A call does a bounded amount of work.
+    fn erase(name: Name) -> bool;
+    /// [`erase`](Requests::erase), and then removes the name. Files of it that are left stay listed by
+    /// [`files_left`](Requests::files_left).
     fn deleted(name: Name) -> bool;
+    /// The deletion of a name that is marked as being deleted.
+    fn erasure(name: Name) -> Option<Erasure>;
+    /// The hosts of a deletion that have not removed their files, also after the name has gone.
+    fn hosts_left(of: Erasure) -> Vec<String>;
+    /// Up to `limit` files of deleted names on a host, or on all hosts.
+    fn files_left(host: Option<String>, limit: usize) -> Vec<FilesLeft>;
+    /// Notes that a host has removed the files of a deleted name, or is gone with them.
+    fn files_removed(files: FilesLeft) -> ();
+    /// Drops the rows about files of names on a host that is gone for ever, and about processes that lost owners have left there.
+    fn forget_files(host: String, names: Vec<Name>) -> ForgottenFiles;
+    /// Binds a name that is bound to a host to another one.
+    fn move_to_host(name: Name, host: String) -> HostMove;
     /// Names that are marked as being deleted.
     fn deleting(limit: usize) -> Vec<Name>;
 

@@ -329,6 +329,7 @@ impl FleetBuilder {
             host: self.host.unwrap_or_else(|| "local".to_owned()),
             placement: self.placement,
             transcripts: transcripts == TranscriptsIn::Backend,
+            shares_folder: transcripts == TranscriptsIn::SharedFolder,
             peers,
             awake: Default::default(),
             events: self.events,

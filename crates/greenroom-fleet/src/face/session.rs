@@ -19,6 +19,7 @@ use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::{BackendErrorKind, FleetError, PromptError};
+use crate::hosts::Erased;
 use crate::id::{Name, PromptId, Timestamp};
 use crate::question::QuestionQuery;
 use crate::record::{CommandKind, NameRecord, NameState, PromptContent, QuestionRecord};
@@ -219,16 +220,25 @@ impl FleetSession {
         Ok(free)
     }
 
-    /// Deletes the session: interrupts its turn, ends its prompts as unsent, and removes its files, its conversation and its name.
-    /// Outcomes and messages stay until their time has passed. A session that is not known counts as deleted.
+    /// Deletes the session: interrupts its turn, ends its prompts as unsent, and removes everything of it: its prompts with their messages,
+    /// outcomes and questions, its keys, its conversation, its files on all hosts, and its name. A session that is not known counts as deleted.
+    ///
+    /// A reader of one of its turns that is not quick enough gets [`FleetError::NotFound`] in place of the outcome.
+    ///
+    /// Waits for other hosts of which a node is alive, for 30 seconds at most. A host without a living node keeps its files until a node of it joins
+    /// again, which removes them; the answer names these hosts. The name is free meanwhile: a session that is made anew has another
+    /// conversation.
     ///
     /// # Errors
-    /// [`FleetError::Files`] if files cannot be removed: the session stays marked as being deleted, and the fleet tries
+    /// [`FleetError::Files`] if files on this host cannot be removed: the session stays marked as being deleted, and the fleet tries
     /// again. [`FleetError::OwnerSilent`] if another node owns the session and does not end it; [`FleetError::Elsewhere`] if other
     /// nodes claim the session again and again; [`FleetError::Backend`].
-    pub async fn delete(&self) -> Result<(), FleetError> {
+    pub async fn delete(&self) -> Result<Erased, FleetError> {
         self.allow(Action::Delete).await?;
-        self.mark(|| deletion::delete(self.shared(), &self.name)).await.map(drop)
+        if !self.mark(|| deletion::mark(self.shared(), &self.name)).await? {
+            return Ok(Erased::default());
+        }
+        deletion::erase(self.shared(), &self.name).await
     }
 
     /// Has the owner end the session, and marks it before the next activation. `false`: the session is not known.

@@ -6,7 +6,7 @@
 //! | below the root | mode | created by | removed by |
 //! |---|---|---|---|
 //! | the root itself | 0700; 0711 with a pool of users | the fleet, when it opens | nobody; the one of a `MemoryBackend` goes with its last clone |
-//! | `<conversation>/` | 0700 | the first activation of the name | the deletion of the name |
+//! | `<conversation>/` | 0700 | the first activation of the name | the deletion of the name, by a node of this host |
 //! | `<conversation>/name.json` | 0600 | an activation, if its content changes | the deletion, after all other files |
 //! | `<conversation>/work` | 0700 | an activation, if it is missing; the CLI and its tools write here | the deletion |
 //! | `<conversation>/config-<term>` | 0700 | in place of `config`, an activation whose transcript is in the backend | the next activation of the name on this host, or the deletion |

@@ -31,7 +31,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
 use crate::actor::context::{FleetShared, shown};
-use crate::actor::deletion::Stuck;
+use crate::actor::deletion::Resumed;
 use crate::actor::keeper::RECOVER;
 use crate::actor::name::steps::left;
 use crate::actor::supervisor::leave;
@@ -65,7 +65,7 @@ pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
         tracing::error!(name, why, ?marked, "an earlier process of a session may still run");
     }
     // A name whose files cannot be removed, or are in use, stays marked: the keeper goes on with it.
-    Stuck::default().resume_marked(shared, usize::MAX).await?;
+    Resumed::default().resume(shared, usize::MAX).await?;
     let sent = shared.fence.now();
     let capacity = u32::try_from(shared.limits.live).unwrap_or(u32::MAX);
     let join = Join { node: shared.node, host: shared.host.clone(), lease: shared.limits.lease, capacity };

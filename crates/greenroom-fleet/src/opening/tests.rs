@@ -18,7 +18,7 @@ use crate::id::{AttemptId, NodeId, PromptId, Term};
 use crate::limits::FleetLimits;
 use crate::process::LeftProcess;
 use crate::record::{InterruptedBy, NameState, PromptOutcome};
-use crate::request::{Accepted, Begin, Claim, Claimed, Marked, Ownership};
+use crate::request::{Accepted, Begin, Claim, Claimed, Join, Marked, Ownership};
 use crate::stage::{accept, shared};
 use crate::wait::{SOON, in_time};
 
@@ -287,8 +287,19 @@ async fn unfinished_deletions_are_finished_and_stuck_ones_do_not_stop_the_openin
     for name in ["fine", "stuck"] {
         assert!(matches!(backend.accept(accept(name, LONG)).await.unwrap(), Accepted::New(_)));
         let name = format!("acme/{}", name).parse::<Name>().unwrap();
-        assert_eq!(backend.delete(name.clone()).await.unwrap(), Marked::Done);
-        let record = backend.name_record(name).await.unwrap().unwrap();
+        let node = NodeId::new();
+        let join = Join { node, host: before.host.clone(), lease: LONG, capacity: 8 };
+        backend.join(join).await.unwrap();
+        let claim = Claim {
+            name: name.clone(),
+            node,
+            attempt: AttemptId::new(),
+            losses: 3,
+            quota: crate::Quota::default(),
+        };
+        let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
+        backend.leave(node).await.unwrap();
+        assert_eq!(backend.delete(name).await.unwrap(), Marked::Done);
         folders.push(before.folders.create(&record).await.unwrap().work.parent().unwrap().to_owned());
     }
     std::fs::rename(&folders[1], folders[1].with_extension("away")).unwrap();
@@ -315,7 +326,8 @@ async fn files_are_kept_until_the_process_that_uses_them_is_gone() {
     let record = backend.name_record(name.clone()).await.unwrap().unwrap();
     let folders = fleet.folders.create(&record).await.unwrap();
 
-    let why = deletion::delete(&fleet, &name).await.unwrap_err().to_string();
+    assert_eq!(deletion::mark(&fleet, &name).await.unwrap(), Marked::Done);
+    let why = deletion::erase(&fleet, &name).await.unwrap_err().to_string();
     assert!(why.contains("still runs and could not be killed"), "{why}");
     event(&mut events, &FleetEvent::DeletionFailed { name: name.clone(), why }).await;
     assert!(folders.work.exists());
@@ -326,7 +338,7 @@ async fn files_are_kept_until_the_process_that_uses_them_is_gone() {
 
     drop(cli.stdin.take());
     cli.wait().unwrap();
-    deletion::resume(&fleet, &name).await.unwrap();
+    assert!(deletion::erase(&fleet, &name).await.unwrap().left.is_empty());
     event(&mut events, &FleetEvent::Deleted { name: name.clone() }).await;
     assert!(!folders.work.exists());
     assert!(backend.left_processes(10).await.unwrap().is_empty());

@@ -2,6 +2,7 @@
 //! backend.
 
 mod content;
+mod erasure;
 mod lost;
 mod map;
 mod messages;
@@ -21,6 +22,7 @@ mod waiting;
 
 use std::time::Duration;
 
+pub(crate) use erasure::files_of;
 pub(crate) use lost::unreadable;
 #[cfg(any(feature = "postgres", feature = "testkit"))]
 pub(crate) use map::counter;

@@ -12,6 +12,7 @@
 
 use uuid::Uuid;
 
+use super::erasure::files_of;
 use super::key::{Key, Table, last_id};
 use super::prompts::kept_bytes;
 use super::quota::signed;
@@ -101,11 +102,24 @@ impl Step<'_> {
             self.put_name(&mut record)?;
             return Ok(false);
         }
-        let (mut rows, of_name) = (BATCH, ended_of(&record.name));
+        if !self.forget_prompts_of(&name)? || self.txn.remove_under(&files_of(&name), BATCH)?.is_none() {
+            return Ok(false);
+        }
+        self.remove_name(&record)?;
+        Ok(true)
+    }
+
+    /// Removes the ended prompts of a name, with everything that belongs to them, its keys and its commands. `false`: something is left.
+    pub(super) fn forget_prompts_of(&mut self, name: &Name) -> Result<bool> {
+        // First, so that no key leads to a prompt that is gone.
+        if self.txn.remove_under(&Key::of(Table::Keys).name(name), BATCH)?.is_none() {
+            return Ok(false);
+        }
+        let (mut rows, of_name) = (BATCH, ended_of(name));
         let prompts = self.txn.under(&of_name, PROMPTS);
         for (key, _) in &prompts {
             let id = PromptId(last_id(key)?);
-            // Removed by an earlier call, or unreadable: its other rows go all the same. Its key goes with those of the name.
+            // Removed by an earlier call, or unreadable: its other rows go all the same.
             if let Some(prompt) = self.readable(self.prompt_record(id))?
                 && let PromptState::Ended { at, .. } = prompt.state
             {
@@ -116,11 +130,7 @@ impl Step<'_> {
             }
             self.txn.remove(&of_name.clone().followed_by(key));
         }
-        if !prompts.is_empty() || self.txn.remove_under(&Key::of(Table::Keys).name(&name), BATCH)?.is_none() {
-            return Ok(false);
-        }
-        self.remove_name(&record)?;
-        Ok(true)
+        Ok(prompts.len() < PROMPTS && self.forget_commands_of(name, BATCH)?)
     }
 }
 

@@ -1,13 +1,13 @@
-//! Owners of names: claim, release, quarantine, delete.
+//! Owners of names: claim, release, quarantine.
 
-use super::key::{Key, Table, name_at_start, number};
+use super::erasure::files_key;
+use super::key::{Key, Table, name_at_start};
 use super::lost::process_key;
-use super::prompts::BY_USER;
-use super::{BATCH, Result, Step};
+use super::{Result, Step};
 use crate::error::BackendError;
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, NodeId, Term};
-use crate::record::{NameRecord, NameState, PromptOutcome, Quarantine, Unsent};
+use crate::record::{NameRecord, NameState, Quarantine};
 use crate::request::{ActivationFailed, Claim, Claimed, Counted, Marked, Owned, Ownership, Page};
 
 impl Step<'_> {
@@ -60,6 +60,7 @@ impl Step<'_> {
         record.term = Term(record.term.max(self.looking(Self::deleted_term)?).0 + 1);
         record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
         self.count_owned(claim.node, &claim.name, 1)?;
+        self.txn.mark(&files_key(&claim.name, &node.host));
         self.put_name(&mut record)?;
         Ok(Claimed::Won(record))
     }
@@ -137,43 +138,6 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// Marks a name as being deleted. Its prompts end as unsent.
-    pub(crate) fn delete(&mut self, name: Name) -> Result<Marked> {
-        let Some(mut record) = self.name(&name)? else { return Ok(Marked::Gone) };
-        match &record.state {
-            NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Marked::Owned(*node)),
-            NameState::Deleting { .. } => return Ok(Marked::Done),
-            NameState::Departing { .. } => return Err(BackendError::moves(&name)),
-            _ => {}
-        }
-        self.lose_owner(&mut record, u32::MAX)?;
-        record.state = NameState::Deleting { since: self.now };
-        self.put_name(&mut record)?;
-        self.txn.mark(&Key::of(Table::Deleting).name(&name));
-        self.made(FleetEvent::Deleting { name: record.name });
-        self.end_queue(&name)?;
-        Ok(Marked::Done)
-    }
-
-    /// Removes a name that is marked as being deleted, with the keys of its prompts. Outcomes stay for their time. `false`:
-    /// something is left for the next call.
-    pub(crate) fn deleted(&mut self, name: Name) -> Result<bool> {
-        let Some(record) = self.name(&name)? else { return Ok(true) };
-        if !matches!(record.state, NameState::Deleting { .. }) {
-            return Ok(true);
-        }
-        if !self.end_queue(&name)? {
-            return Ok(false);
-        }
-        let prefix = Key::of(Table::Keys).name(&name);
-        if self.txn.remove_under(&prefix, BATCH)?.is_none() {
-            return Ok(false);
-        }
-        self.remove_name(&record)?;
-        self.made(FleetEvent::Deleted { name });
-        Ok(true)
-    }
-
     /// The highest term of the names that were deleted.
     fn deleted_term(&self) -> Result<Term> {
         Ok(self.txn.read(&Key::of(Table::DeletedTerm))?.unwrap_or_default())
@@ -189,28 +153,6 @@ impl Step<'_> {
         self.txn.remove(&Key::of(Table::Names).name(&record.name));
         self.add_to(Table::NamesOf, record.name.tenant(), -1);
         Ok(())
-    }
-
-    /// Ends prompts of a name that is being deleted. `false`: some are left.
-    fn end_queue(&mut self, name: &Name) -> Result<bool> {
-        let queue =
-            [Table::Queue, Table::Reminders].map(|list| self.txn.under(&Key::of(list).name(name), BATCH));
-        let queue: Vec<_> = queue.concat().into_iter().take(BATCH).collect();
-        // All of them first, so that they are read together.
-        let prompts: Vec<_> = queue.iter().map(|(_, id)| self.listed(id)).collect();
-        for ((order, _), prompt) in queue.iter().zip(prompts) {
-            let Some(prompt) = self.readable(prompt)? else {
-                self.drop_place(name, number(order)?)?;
-                continue;
-            };
-            // A CLI has begun with a prompt that waits to go on with its continuation.
-            let outcome = match prompt.begins {
-                0 => PromptOutcome::Unsent { why: Unsent::Deleted },
-                _ => BY_USER,
-            };
-            self.end_waiting(prompt, &outcome)?;
-        }
-        Ok(queue.len() < BATCH)
     }
 
     /// Frees a name that has no owner any more, or quarantines it if its record has a reason.

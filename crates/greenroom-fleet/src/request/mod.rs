@@ -21,8 +21,8 @@ pub use crate::limits::QueueBounds;
 pub use between::NodeMessage;
 pub(crate) use between::{NodeNews, Piece};
 pub use names::{
-    ActivationFailed, Claim, Claimed, CommandPut, Counted, Departure, Join, Marked, WaitingCursor,
-    WaitingNames, WaitingPage,
+    ActivationFailed, Claim, Claimed, CommandPut, Counted, Departure, Erasure, FilesLeft, ForgottenFiles,
+    HostMove, Join, Marked, WaitingCursor, WaitingNames, WaitingPage,
 };
 pub use prompts::{Accept, Accepted, Withdrawn};
 pub use refused::Refused;
@@ -66,6 +66,8 @@ pub enum Change {
     Asked(PromptId, QuestionId),
     /// A question of a turn was decided, or ended with the turn.
     Decided(PromptId, QuestionId),
+    /// A name is being deleted, or a host has removed its files of a deleted name.
+    Deleting(Name),
     /// A command waits for a node.
     Commanded(NodeId),
     /// A command has its result.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::Ownership;
 use crate::id::{AttemptId, Name, NodeId, Tenant};
 use crate::limits::Quota;
@@ -75,6 +77,51 @@ pub enum Marked {
     /// A living node owns the name: have the node give the name back first.
     Owned(NodeId),
     /// The name is not known, or, to be quarantined, is being deleted.
+    Gone,
+}
+
+/// The deletion of a name that goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Erasure {
+    /// The conversation that the name had. A session of the same name that is made anew has another one.
+    pub conversation: Uuid,
+    /// The hosts that had files of the name when it was marked.
+    pub hosts: Vec<String>,
+}
+
+/// Files of a deleted name on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FilesLeft {
+    /// The host.
+    pub host: String,
+    /// The conversation, whose id is the name of their folder.
+    pub conversation: Uuid,
+    /// The name. A session that was made anew may have it.
+    pub name: Name,
+}
+
+/// Rows about a host that were dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForgottenFiles {
+    /// Names with files on the host.
+    pub files: usize,
+    /// Processes that lost owners have left there.
+    pub processes: usize,
+}
+
+/// The answer to a request to bind a name to another host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum HostMove {
+    /// The name is bound to the host.
+    Done,
+    /// A living node owns the name, or it is being deleted or moves to another backend.
+    NotAtRest,
+    /// The name is bound to no host.
+    NotBound,
+    /// No node of the host is alive.
+    NoNode,
+    /// The name is not known.
     Gone,
 }
 

@@ -77,6 +77,18 @@ async fn a_name_that_somebody_has_to_look_at_is_listed_where_it_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_where_a_name_has_arrived_knows_the_hosts_with_files_of_it() {
+    let (from, to) = (MemoryBackend::new(), MemoryBackend::new());
+    Tenants::on(&from).await;
+    Admin::new(from.clone()).move_tenant(&tenant("acme"), &Admin::new(to.clone())).await.unwrap();
+    let _marked = to.delete(name("a")).await.unwrap();
+    assert_eq!(to.erasure(name("a")).await.unwrap().unwrap().hosts, ["here"]);
+    turn(&from, joined(&from).await, accept("a", Uuid::new_v4()), 1).await;
+    let _marked = from.delete(name("a")).await.unwrap();
+    assert_eq!(from.files_left(None, 10).await.unwrap().len(), 1, "only those of the new session");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_that_departs_is_claimed_by_nobody_and_accepts_nothing() {
     let from = MemoryBackend::new();
     Tenants::on(&from).await;

@@ -243,7 +243,7 @@ async fn the_authoriser_decides_on_each_call_for_a_person() {
         ("passivate", session.passivate().await),
         ("quarantine", session.quarantine("no").await),
         ("unquarantine", session.unquarantine().await.map(drop)),
-        ("delete", session.delete().await),
+        ("delete", session.delete().await.map(drop)),
         (
             "questions of all",
             victim.fleet.operator().on_behalf_of("guest").questions(QuestionQuery::new()).await.map(drop),

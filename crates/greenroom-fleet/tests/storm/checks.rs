@@ -64,6 +64,12 @@ impl Storm {
         )
     }
 
+    /// The end of what the service has written to stderr.
+    pub(crate) fn stderr(&self) -> String {
+        let text = std::fs::read(self.scratch.join("stderr")).unwrap_or_default();
+        String::from_utf8_lossy(&text[text.len().saturating_sub(4000)..]).into_owned()
+    }
+
     /// What was noticed at once.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = self.failures.clone();

@@ -14,6 +14,8 @@ pub(crate) enum Known {
     Ended(PromptId, PromptOutcome),
     /// The fleet has refused it.
     Refused,
+    /// It was deleted with its session.
+    Erased(PromptId),
 }
 
 #[derive(Clone, Debug)]
@@ -29,7 +31,7 @@ pub(crate) struct Prompt {
 impl Prompt {
     pub(crate) fn id(&self) -> Option<PromptId> {
         match self.known {
-            Known::Accepted(id) | Known::Ended(id, _) => Some(id),
+            Known::Accepted(id) | Known::Ended(id, _) | Known::Erased(id) => Some(id),
             Known::Sent | Known::Refused => None,
         }
     }
@@ -79,8 +81,13 @@ impl Prompts {
         }
     }
 
-    pub(crate) fn missing(&mut self, id: PromptId) {
-        let prompt = &self.all[self.by_id[&id]];
+    /// A prompt is not known any more. `deletions` has the number of deletions of a session that have begun.
+    pub(crate) fn missing(&mut self, id: PromptId, deletions: impl Fn(usize) -> u64) {
+        let prompt = &mut self.all[self.by_id[&id]];
+        if deletions(prompt.session) > prompt.deletions {
+            prompt.known = Known::Erased(id);
+            return;
+        }
         self.contradictions.push(format!("an accepted prompt is lost: {prompt:?}"));
     }
 

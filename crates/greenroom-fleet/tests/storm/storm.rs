@@ -377,7 +377,7 @@ impl Storm {
             (Some(Waiting::Look(prompts)), Reply::Seen(seen)) => {
                 for (id, seen) in prompts.into_iter().zip(seen) {
                     match seen {
-                        Seen::Missing => self.prompts.missing(id),
+                        Seen::Missing => self.missing(id),
                         // The answer may have been too slow to tell the outcome.
                         Seen::Open => {}
                         Seen::Ended(outcome) => self.prompts.ended(id, outcome),
@@ -385,14 +385,16 @@ impl Storm {
                 }
             }
             (Some(Waiting::Outcome(id)), Reply::Ended(outcome)) => self.prompts.ended(id, outcome),
+            (Some(Waiting::Outcome(id)), Reply::Seen(_)) => self.missing(id),
             (Some(Waiting::Other), Reply::Done) => {}
             (waited, reply) => self.failures.push(format!("the reply to {waited:?} was {reply:?}")),
         }
     }
 
-    /// The end of what the service has written to stderr.
-    pub(crate) fn stderr(&self) -> String {
-        let text = std::fs::read(self.scratch.join("stderr")).unwrap_or_default();
-        String::from_utf8_lossy(&text[text.len().saturating_sub(4000)..]).into_owned()
+    /// A prompt is not known any more: it was deleted with its session, or it is lost.
+    fn missing(&mut self, id: PromptId) {
+        let sessions = &self.sessions;
+        let begun = |session: usize| sessions[session].deletions + u64::from(sessions[session].deleting);
+        self.prompts.missing(id, begun);
     }
 }

@@ -91,9 +91,11 @@ fn take(change: Change, later: &mut BTreeSet<(Instant, Name)>, context: &KeeperC
         }
         Change::Commanded(node) if node == context.shared.node => context.hint(Duty::Command),
         Change::QuotaSet(_) => context.hint(Duty::Quotas),
+        Change::Deleting(_) if !context.shared.backend.is_exclusive() => context.hint(Duty::Delete),
         Change::Missed => {
             context.hint_to_wake(None);
             context.hint(Duty::Quotas);
+            context.hint(Duty::Delete);
             context.hint(Duty::Expire);
             context.hint(Duty::Command);
         }

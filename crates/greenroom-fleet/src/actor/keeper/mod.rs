@@ -6,7 +6,7 @@
 //! | expire prompts and questions | at the next expiry, after hints, every 5 s | 8 batches of 256 |
 //! | wake names | at the next moment at which a prompt may begin, after hints, every 5 s | the names that can run, 256 in a request |
 //! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
-//! | finish deletions | every 5 s; a name whose files could not be removed again after 1 s, 2 s … 15 s | 16 names, and those that wait for their next try |
+//! | finish deletions | after hints of other nodes; every 5 s; a name whose files could not be removed again after 1 s, 2 s … 15 s | 16 names, and those that wait for their next try |
 //! | release strangers | every 5 s | the names that this node owns |
 //! | carry out commands of other nodes | after hints; each second while there is another node and a name is awake here | 256 commands, each by a task of its own |
 //! | read the quotas that were set | after hints, every 5 s | one counter; all quotas, if another one was set |
@@ -95,7 +95,7 @@ const DUTIES: [(Duty, &str, u64); 9] = [
     (Duty::Expire, "expire prompts and questions", 100),
     (Duty::Wake, "wake names", 1),
     (Duty::Forget, "forget outcomes", 0),
-    (Duty::Delete, "finish deletions", 0),
+    (Duty::Delete, "finish deletions", 10),
     (Duty::Release, "release strangers", 0),
     (Duty::Watch, "watch the nodes", 0),
     (Duty::Command, "carry out commands of other nodes", 10),

@@ -22,7 +22,7 @@ use super::quotas::QuotaWatch;
 use super::watch::NodeWatch;
 use super::{DUTIES, Duty, LOOK, NextMoment, SECOND, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, shown};
-use crate::actor::deletion::Stuck;
+use crate::actor::deletion::Resumed;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
 use crate::backend::Requests;
@@ -57,8 +57,8 @@ pub(crate) struct KeeperContext {
     /// A hint for each duty.
     pub(super) hints: [Notify; DUTIES.len()],
     looks: Looks,
-    /// Deletions that have failed. Only the duty that deletes uses them.
-    stuck: tokio::sync::Mutex<Stuck>,
+    /// Only the duty that deletes uses them.
+    deletions: tokio::sync::Mutex<Resumed>,
     strangers: Mutex<HashSet<(Name, Term)>>,
     /// The commands that the last look has found: they are being carried out.
     commands: Mutex<HashSet<CommandId>>,
@@ -70,8 +70,8 @@ impl KeeperContext {
     pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, send: SendToName) -> Self {
         let quotas = Arc::<QuotaWatch>::default();
         let looks = Looks::new(shared.clone(), wake, send.clone(), quotas.clone());
-        let (hints, stuck, strangers, commands, watch) = Default::default();
-        Self { shared, send, hints, looks, stuck, strangers, commands, watch, quotas }
+        let (hints, deletions, strangers, commands, watch) = Default::default();
+        Self { shared, send, hints, looks, deletions, strangers, commands, watch, quotas }
     }
 
     /// Says that there may be something to do for a duty.
@@ -140,12 +140,11 @@ impl KeeperContext {
         Ok(Instant::now() + pause)
     }
 
-    /// Goes on with deletions that a crash, or files that could not be removed, have left.
+    /// Removes files of deleted names on this host, and goes on with deletions that a crash, or files that could not be removed, have left.
     async fn delete(&self) -> NextMoment {
-        let mut stuck = self.stuck.lock().await;
-        stuck.resume_marked(&self.shared, DELETE).await?;
-        let look = Instant::now() + LOOK;
-        Ok(stuck.next_try().map_or(look, |at| at.min(look)))
+        let mut deletions = self.deletions.lock().await;
+        deletions.resume(&self.shared, DELETE).await?;
+        Ok(deletions.next_step())
     }
 
     /// Releases names that the backend counts for this node by a claim that no actor knows, if two looks in a row have found

@@ -21,7 +21,7 @@ use crate::backend::{Backend, MemoryBackend};
 use crate::id::{AttemptId, QuestionId};
 use crate::limits::FleetLimits;
 use crate::record::{NameState, PromptState};
-use crate::request::{Accepted, Ask, Begin, Change, Claim, Claimed, Marked, Ownership};
+use crate::request::{Accepted, Ask, Begin, Change, Claim, Claimed, Marked, Owned, Ownership};
 use crate::stage::{accept, joined};
 use crate::testkit::{Fault, FaultedBackend};
 
@@ -333,12 +333,15 @@ async fn a_panic_in_a_step_that_does_not_wait_is_told() {
 async fn stuck_deletion(stage: &Stage, name: &Name) -> (PathBuf, PathBuf) {
     stage.shared.folders.open().await.unwrap();
     stage.accept(accept(name.session(), HOUR)).await;
+    let owner = stage.claim(name).await;
     let record = stage.backend.name_record(name.clone()).await.unwrap().unwrap();
     let own = stage.shared.folders.create(&record).await.unwrap();
+    assert_eq!(stage.backend.release(owner).await.unwrap(), Owned::Done(true));
     let (folder, away) = (own.work.parent().unwrap(), own.work.parent().unwrap().with_extension("away"));
     std::fs::rename(folder, &away).unwrap();
     std::os::unix::fs::symlink(&away, folder).unwrap();
-    assert!(deletion::delete(&stage.shared, name).await.is_err());
+    assert_eq!(deletion::mark(&stage.shared, name).await.unwrap(), Marked::Done);
+    assert!(deletion::erase(&stage.shared, name).await.is_err());
     let record = stage.backend.name_record(name.clone()).await.unwrap().unwrap();
     assert!(matches!(record.state, NameState::Deleting { .. }));
     (folder.to_owned(), away)
@@ -383,7 +386,7 @@ async fn a_deletion_whose_files_cannot_be_removed_is_tried_again() {
     assert_eq!(event, FleetEvent::Deleted { name: name.clone() });
     assert!(!folder.exists());
     assert_eq!(stage.backend.name_record(name.clone()).await.unwrap(), None);
-    assert_eq!(deletion::delete(&stage.shared, &name).await.unwrap(), Marked::Gone);
+    assert_eq!(deletion::mark(&stage.shared, &name).await.unwrap(), Marked::Gone);
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,7 +42,7 @@ pub(crate) enum Table {
     QuestionsOfPrompt = 16,
     /// deadline, question → nothing, while the question is open
     Deadlines = 17,
-    /// name → nothing, while it is being deleted
+    /// name → the hosts that had files of it, while it is being deleted
     Deleting = 18,
     /// name, term → `ProcessRecord`
     Processes = 19,
@@ -104,11 +104,17 @@ pub(crate) enum Table {
     Quotas = 59,
     /// A single: the counter of the quotas that were set
     QuotasSet = 60,
+    /// name, host → nothing, once a node of the host has claimed the name: its files may be there
+    Files = 70,
+    /// host, conversation → the name, from the deletion of the name until the host has removed its files
+    FilesLeft = 71,
+    /// name, command → nothing
+    CommandsOf = 72,
 }
 
 impl Table {
     /// The byte of the last table.
-    pub(crate) const LAST: u8 = Self::QuotasSet as u8;
+    pub(crate) const LAST: u8 = Self::CommandsOf as u8;
     /// The tables whose rows are counters: rows that are added to. A backend may keep them apart.
     #[cfg(feature = "postgres")]
     const COUNTERS: [Self; 13] = [

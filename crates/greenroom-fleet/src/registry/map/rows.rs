@@ -13,8 +13,8 @@
 //! # Ranges
 //!
 //! A commit expects the values of single rows, and none of ranges. So where a request decides on a range as a whole, whoever adds a
-//! row to it or removes one also changes a single row that the request reads: the record of the name for `Queue`, `Reminders` and
-//! `Waiting`, the record of the prompt for its open questions, the counter of a node for the names that it owns. The lists by time
+//! row to it or removes one also changes a single row that the request reads: the record of the name for `Queue`, `Reminders`,
+//! `Waiting` and `Files`, the record of the prompt for its open questions, the counter of a node for the names that it owns. The lists by time
 //! (`Due`, `Expiries`, `Deadlines`, `Ended`, `CommandDeadlines`) need no such row: a request acts on each entry by itself, and decides
 //! on the record of the entry, which was read at the moment of the list.
 

@@ -1,7 +1,7 @@
 //! Commands to the owner of a name: each is taken once at most, and only by the owner for which it was put.
 
 use crate::error::{BackendError, BackendErrorKind};
-use crate::id::{AttemptId, CommandId, NodeId, Timestamp};
+use crate::id::{AttemptId, CommandId, Name, NodeId, Timestamp};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
 use crate::registry::map::key::{Key, Table, last_id};
 use crate::registry::{Result, Step};
@@ -38,6 +38,7 @@ impl Step<'_> {
         let command = CommandRecord { state: CommandState::Waiting, ..put };
         self.write_command(&command)?;
         self.txn.mark(&of_name.command(command.id));
+        self.txn.mark(&commands_of(&command.owner.name).command(command.id));
         self.txn.mark(&Key::of(Table::CommandDeadlines).time(command.deadline).command(command.id));
         self.told.changes.push(Change::Commanded(command.owner.node));
         Ok(CommandPut::Put(command))
@@ -119,13 +120,32 @@ impl Step<'_> {
         let over = self.txn.before(Table::CommandDeadlines, before, limit);
         for (key, _) in &over {
             let id = CommandId(last_id(key)?);
-            if let Some(command) = self.readable(self.command(id))? {
-                self.txn.remove(&of_node(&command));
-            }
-            self.txn.remove(&Key::of(Table::Commands).command(id));
+            self.forget_command(id)?;
             self.txn.delete(key);
         }
         Ok(over.len())
+    }
+
+    /// Removes up to `limit` commands of a name. `false`: there may be more.
+    pub(in crate::registry) fn forget_commands_of(&mut self, name: &Name, limit: usize) -> Result<bool> {
+        let of_name = commands_of(name);
+        let commands = self.txn.under(&of_name, limit);
+        for (key, _) in &commands {
+            self.forget_command(CommandId(last_id(key)?))?;
+            self.txn.remove(&of_name.clone().followed_by(key));
+        }
+        Ok(commands.len() < limit)
+    }
+
+    /// Removes a command. A command that cannot be read stays in the lists of its owner, which pass over it.
+    fn forget_command(&mut self, id: CommandId) -> Result<()> {
+        if let Some(command) = self.readable(self.command(id))? {
+            self.txn.remove(&of_node(&command));
+            self.txn.remove(&commands_of(&command.owner.name).command(id));
+            self.txn.remove(&Key::of(Table::CommandDeadlines).time(command.deadline).command(id));
+        }
+        self.txn.remove(&Key::of(Table::Commands).command(id));
+        Ok(())
     }
 
     fn end_command(
@@ -145,6 +165,10 @@ impl Step<'_> {
     fn write_command(&mut self, command: &CommandRecord) -> Result<()> {
         self.txn.write(&Key::of(Table::Commands).command(command.id), command)
     }
+}
+
+fn commands_of(name: &Name) -> Key {
+    Key::of(Table::CommandsOf).name(name)
 }
 
 fn of_node(command: &CommandRecord) -> Key {

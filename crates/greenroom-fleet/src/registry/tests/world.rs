@@ -269,7 +269,7 @@ impl World {
                 let Some(prompt) = self.one(|world| &world.prompts) else { return };
                 let _: Withdrawn = self.twice(|step| step.withdraw(prompt));
             }
-            17 => match self.below(5) {
+            17 => match self.below(6) {
                 4 => {
                     let quota = (self.below(3) == 0).then(|| self.quota());
                     self.step(|step| step.set_quota(name.tenant().clone(), quota.clone()));
@@ -277,7 +277,12 @@ impl World {
                 0 => drop(self.twice(|step| step.quarantine(name.clone(), "by hand".into()))),
                 1 => drop(self.step(|step| step.unquarantine(name.clone()))),
                 2 => drop(self.twice(|step| step.delete(name.clone()))),
-                _ => assert!(self.twice(|step| step.deleted(name.clone()))),
+                3 => {
+                    for files in self.step(|step| step.files_left(None, 1)) {
+                        self.twice(|step| step.files_removed(files.clone()));
+                    }
+                }
+                _ => while !self.step(|step| step.deleted(name.clone())) {},
             },
             18..=19 => self.random_command(),
             _ => {

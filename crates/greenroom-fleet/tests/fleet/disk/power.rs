@@ -5,6 +5,7 @@
 //! were told until then: the process and its CLIs end with the power. A second life on that disk has to agree with
 //! those facts.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +13,7 @@ use greenroom::callback::InquiryAnswer;
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
     Fleet, FleetEvent, FleetPrompt, InterruptedBy, Name, NameState, Page, PromptId, PromptOutcome,
-    PromptState, Unsent,
+    PromptState,
 };
 use uuid::Uuid;
 
@@ -29,6 +30,8 @@ enum Fact {
     Read { name: String, text: String },
     /// A prompt has ended, and its reader has seen so many messages.
     Ended { prompt: PromptId, outcome: PromptOutcome, messages: u64 },
+    /// A session is about to be deleted: its prompts may be gone from now on.
+    Deleting { name: &'static str },
     /// A session was deleted that had this conversation.
     Deleted { name: &'static str, conversation: Uuid },
 }
@@ -166,10 +169,10 @@ fn first_life() -> Life {
         let b = named(&fleet, "b");
         let conversation = b.record().await.unwrap().conversation;
         let deleted = life.accepts(&fleet, "b", "too late", tomorrow).await;
+        life.note(Fact::Deleting { name: "b" });
         in_time("delete", b.delete()).await.unwrap();
         life.note(Fact::Deleted { name: "b", conversation });
-        let unsent = PromptOutcome::Unsent { why: Unsent::Deleted };
-        assert_eq!(life.ends(&fleet, deleted).await, unsent);
+        assert_eq!(log.end_of(deleted).await, "unsent");
         life.runs(&fleet, "b", "five").await;
 
         life.accepts(&fleet, "e", "hold", |prompt| prompt.continue_with("go on", 3)).await;
@@ -194,14 +197,17 @@ fn second_life(first: &Life, cut: usize, seed: u64) -> Life {
     life.watch(&clis);
     alive(async {
         let backend = on_disk(&life.disk).await;
+        let gone = may_be_gone(&facts);
         for fact in &facts {
             // Before anything runs that could mend it.
-            is_kept(&backend, fact).await;
+            is_kept(&backend, fact, &gone).await;
         }
         let fleet = start(on(backend.clone(), &clis, folder.path())).await;
         let mut waiting = 0;
         for fact in &facts {
-            if let Fact::Accepted { prompt, name, sent, .. } = fact {
+            if let Fact::Accepted { prompt, name, sent, .. } = fact
+                && !gone.contains(prompt)
+            {
                 waiting += u32::from(!has_ended(&life, &fleet, &backend, fact).await);
                 if *name != "b" {
                     // The keys of a deleted session are free again.
@@ -209,7 +215,7 @@ fn second_life(first: &Life, cut: usize, seed: u64) -> Life {
                     assert!(again.is_duplicate() && again.prompt_id() == *prompt, "the key of {fact:?}");
                 }
             }
-            is_kept(&backend, fact).await;
+            is_kept(&backend, fact, &gone).await;
         }
         nothing_was_read_twice(&life);
         in_time("the drain", fleet.drain(secs(5))).await;
@@ -226,9 +232,23 @@ fn second_life(first: &Life, cut: usize, seed: u64) -> Life {
     life
 }
 
+/// The prompts of sessions whose deletion has begun.
+fn may_be_gone(facts: &[Fact]) -> BTreeSet<PromptId> {
+    let mut gone = BTreeSet::new();
+    for (at, fact) in facts.iter().enumerate() {
+        let Fact::Deleting { name: deleted } = fact else { continue };
+        gone.extend(facts[..at].iter().filter_map(|fact| match fact {
+            Fact::Accepted { prompt, name, .. } if name == deleted => Some(*prompt),
+            _ => None,
+        }));
+    }
+    gone
+}
+
 /// A fact that was told is in the registry.
-async fn is_kept(backend: &LocalBackend, fact: &Fact) {
+async fn is_kept(backend: &LocalBackend, fact: &Fact, gone: &BTreeSet<PromptId>) {
     match fact {
+        Fact::Accepted { prompt, .. } | Fact::Ended { prompt, .. } if gone.contains(prompt) => {}
         Fact::Accepted { prompt, .. } => {
             assert!(backend.prompt_record(*prompt).await.unwrap().is_some(), "lost: {fact:?}");
         }
@@ -243,7 +263,7 @@ async fn is_kept(backend: &LocalBackend, fact: &Fact) {
                 backend.name_record(format!("default/{}", *name).parse::<Name>().unwrap()).await.unwrap();
             assert!(record.is_none_or(|record| record.conversation != *conversation), "{fact:?}");
         }
-        Fact::Read { .. } => {}
+        Fact::Read { .. } | Fact::Deleting { .. } => {}
     }
 }
 

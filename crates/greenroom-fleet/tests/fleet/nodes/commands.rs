@@ -166,7 +166,7 @@ async fn a_session_is_quarantined_and_deleted_from_another_node() {
     world.clis.read(4).await;
     within(secs(2), named(&other.fleet, "a").delete()).await.unwrap();
     assert!(matches!(named(&owner.fleet, "a").record().await, Err(FleetError::NotFound { .. })));
-    assert_eq!(outcome(turn).await.word(), "interrupted");
+    assert_eq!(owner.log.end_of(turn.prompt_id()).await, "interrupted");
     assert_eq!(world.clis.live(), 0);
 }
 

@@ -195,33 +195,6 @@ async fn a_session_that_is_bound_to_a_host_runs_on_its_nodes_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_of_a_deleted_session_are_removed_on_its_own_host() {
-    let (world, folders) = (World::new(), tempfile::tempdir().unwrap());
-    let on = async |host: &str| {
-        let folder = folders.path().join(host);
-        let change = |builder: FleetBuilder| builder.host(host).folder(folder).placement(Placement::OnHost);
-        Node::with(&world, FaultedBackend::new(world.backend.clone()), change).await
-    };
-    let (here, there) = (on("here").await, on("there").await);
-    asks(&here.fleet, "a", "one").await;
-    named(&here.fleet, "a").passivate().await.unwrap();
-    let files = || std::fs::read_dir(folders.path().join("here")).unwrap().count();
-    assert!(files() > 0);
-    in_time("the drain", here.fleet.drain(secs(5))).await;
-
-    let deleted = in_time("the delete", named(&there.fleet, "a").delete()).await.unwrap_err();
-    assert!(deleted.to_string().contains("its files are on the host 'here'"), "{deleted}");
-    sleep(secs(120)).await;
-    let record = named(&there.fleet, "a").record().await.unwrap();
-    assert!(matches!(record.state, NameState::Deleting { .. }), "{record:?}");
-    assert!(files() > 0, "nobody else removes them");
-
-    let _back = on("here").await;
-    assert!(named(&there.fleet, "a").record().await.is_err(), "the opening has finished the deletion");
-    assert_eq!(files(), 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_node_without_the_profile_of_a_session_leaves_it_to_the_others() {
     let world = World::new();
     let old = Node::new(&world).await;

@@ -2,6 +2,7 @@
 
 mod commands;
 mod elsewhere;
+mod erasure;
 mod handover;
 mod left;
 mod lost;

@@ -21,8 +21,8 @@ use std::time::Duration;
 use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::{
-    Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetLimits, FleetPrompt, FleetSession, FleetTurn,
-    PromptError, PromptOutcome, Query, Refused, Tenant,
+    Fleet, FleetBuilder, FleetError, FleetEvent, FleetEvents, FleetLimits, FleetPrompt, FleetSession,
+    FleetTurn, PromptError, PromptId, PromptOutcome, Query, Refused, Tenant,
 };
 use tokio::time::Instant;
 
@@ -107,6 +107,12 @@ pub(crate) async fn outcome(mut turn: FleetTurn) -> PromptOutcome {
     in_time("the outcome", turn.outcome()).await.unwrap()
 }
 
+/// Waits until nothing of a prompt is kept.
+pub(crate) async fn is_erased(fleet: &Fleet, prompt: PromptId) {
+    let outcome = in_time("the outcome", fleet.operator().turn(prompt).outcome()).await;
+    assert!(matches!(outcome, Err(FleetError::NotFound { what: "prompt", .. })), "{outcome:?}");
+}
+
 /// Sends a prompt and waits for its answer.
 pub(crate) async fn asks(fleet: &Fleet, name: &str, prompt: impl Into<FleetPrompt>) -> String {
     let outcome = outcome(send(fleet, name, prompt).await).await;
@@ -161,6 +167,17 @@ impl Log {
     /// Waits for the event, and returns its moment.
     pub(crate) async fn wait(&self, what: &str, fits: impl Fn(&FleetEvent) -> bool) -> Instant {
         self.wait_for(what, 1, fits).await
+    }
+
+    /// Waits for the end of a prompt, and returns the word for its outcome.
+    pub(crate) async fn end_of(&self, of: PromptId) -> &'static str {
+        let ended = |event: &FleetEvent| matches!(event, FleetEvent::Ended { prompt, .. } if *prompt == of);
+        self.wait("the end of the prompt", ended).await;
+        let word = |event: &FleetEvent| match event {
+            FleetEvent::Ended { prompt, outcome, .. } if *prompt == of => Some(*outcome),
+            _ => None,
+        };
+        self.all().iter().find_map(|(_, event)| word(event)).unwrap()
     }
 
     /// Waits for as many such events, and returns the moment of the last one.

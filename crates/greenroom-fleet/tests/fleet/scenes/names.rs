@@ -3,7 +3,7 @@
 use greenroom::transport::Exit;
 use greenroom_fleet::backend::LocalBackend;
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
-use greenroom_fleet::{BackendErrorKind, FleetError, FleetEvent, InterruptedBy, NameState, Unsent};
+use greenroom_fleet::{BackendErrorKind, FleetError, FleetEvent, InterruptedBy, NameState};
 use greenroom_testkit::ScriptedCli;
 use tokio::time::{Instant, sleep};
 
@@ -14,7 +14,7 @@ fn folders(root: &std::path::Path) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delete_removes_the_files_the_conversation_and_the_keys() {
+async fn delete_removes_the_files_the_conversation_the_prompts_and_the_keys() {
     let world = World::new();
     let root = tempfile::tempdir().unwrap();
     let fleet = start(world.builder().folder(root.path())).await;
@@ -27,14 +27,16 @@ async fn delete_removes_the_files_the_conversation_and_the_keys() {
     let runs = send(&fleet, "a", "hold").await;
     world.clis.read(2).await;
     let waits = send(&fleet, "a", "two").await;
-    let begun = Instant::now();
-    in_time("delete", a.delete()).await.unwrap();
+    let (log, begun) = (Log::of(&fleet), Instant::now());
+    assert_eq!(in_time("delete", a.delete()).await.unwrap().left, []);
     assert!(begun.elapsed() < secs(2), "{:?}", begun.elapsed());
-    assert!(matches!(outcome(runs).await, PromptOutcome::Interrupted { by: InterruptedBy::User, .. }));
-    assert_eq!(outcome(waits).await, PromptOutcome::Unsent { why: Unsent::Deleted });
+    assert_eq!(log.end_of(runs.prompt_id()).await, "interrupted");
+    assert_eq!(log.end_of(waits.prompt_id()).await, "unsent");
     assert!(matches!(a.record().await, Err(FleetError::NotFound { what: "session", .. })));
     assert_eq!((folders(root.path()), world.clis.live()), (0, 0));
-    assert_eq!(outcome(fleet.operator().turn(ended)).await.text(), Some("re: one"), "outcomes stay");
+    for prompt in [ended, runs.prompt_id(), waits.prompt_id()] {
+        is_erased(&fleet, prompt).await;
+    }
 
     // The name is free for another life: another profile, conversation and tenant, and the key is new.
     let b = named_of(&fleet, "other", "a");
@@ -55,7 +57,7 @@ async fn delete_while_the_session_starts_waits_for_it_and_leaves_nothing() {
     let turn = send(&fleet, "a", "hold").await;
     log.wait("the start", |event| matches!(event, FleetEvent::Activating { .. })).await;
     in_time("delete", named(&fleet, "a").delete()).await.unwrap();
-    assert!(!outcome(turn).await.is_completed());
+    assert_ne!(log.end_of(turn.prompt_id()).await, "completed");
     world.clis.gone().await;
     assert_eq!(folders(root.path()), 0);
 }
@@ -74,12 +76,13 @@ async fn delete_ends_a_session_whose_cli_hangs_at_its_start() {
             cli.exit(Exit::Code(0));
         }
     });
+    let log = Log::of(&fleet);
     let turn = send(&fleet, "a", "one").await;
     in_time("the start", starts.recv()).await.unwrap();
     let begun = Instant::now();
     in_time("delete", named(&fleet, "a").delete()).await.unwrap();
     assert!(begun.elapsed() < secs(10), "{:?}", begun.elapsed());
-    assert_eq!(outcome(turn).await, PromptOutcome::Unsent { why: Unsent::Deleted });
+    assert_eq!(log.end_of(turn.prompt_id()).await, "unsent");
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +115,7 @@ async fn no_prompt_begins_while_a_slow_backend_deletes_or_quarantines() {
         let world = World::new();
         let backend = FaultedBackend::new(world.backend.clone());
         let fleet = start(world.on(backend.clone())).await;
-        let a = named(&fleet, "a");
+        let (log, a) = (Log::of(&fleet), named(&fleet, "a"));
         let runs = send(&fleet, "a", "hold").await;
         world.clis.read(1).await;
         let mut waits = Vec::new();
@@ -127,11 +130,12 @@ async fn no_prompt_begins_while_a_slow_backend_deletes_or_quarantines() {
             in_time("quarantine", a.quarantine("looked at by Anna")).await.unwrap();
         }
         assert!(begun.elapsed() < secs(4), "{method}: {:?}", begun.elapsed());
-        assert_eq!(outcome(runs).await.word(), "interrupted");
+        assert_eq!(log.end_of(runs.prompt_id()).await, "interrupted");
         assert_eq!((world.clis.starts_of("a"), world.clis.prompts_of("a").len()), (1, 1), "{method}");
         in_time("unquarantine", a.unquarantine()).await.unwrap();
         for wait in waits {
-            assert_eq!(outcome(wait).await.is_completed(), method == "quarantine");
+            let word = if method == "quarantine" { "completed" } else { "unsent" };
+            assert_eq!(log.end_of(wait.prompt_id()).await, word);
         }
     }
 }

@@ -60,7 +60,8 @@ pub(crate) async fn check(backend: &dyn Backend, model: &Model, journal: &Journa
         let known = &state.known[id];
         let content = &state.contents[known.content];
         let Some((record, outcome)) = kept else {
-            if known.accepted {
+            // A deletion removes the prompts of its session.
+            if known.accepted && content.deletions == state.deletions_of(content.name) {
                 wrong.push(format!("accepted-is-kept: {} ({id}) is gone", content.prompt.text()));
             }
             continue;

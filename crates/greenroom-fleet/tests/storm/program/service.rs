@@ -172,7 +172,10 @@ async fn carry_out(fleet: &Fleet, wish: Wish) -> Result<Reply, String> {
             }
             Reply::Seen(seen)
         }
-        Wish::Outcome(prompt) => Reply::Ended(fleet.operator().turn(prompt).outcome().await.map_err(failed)?),
+        Wish::Outcome(prompt) => match fleet.operator().turn(prompt).outcome().await {
+            Err(FleetError::NotFound { .. }) => Reply::Seen(vec![Seen::Missing]),
+            outcome => Reply::Ended(outcome.map_err(failed)?),
+        },
         Wish::Drain => Reply::Done,
     })
 }

@@ -3,6 +3,7 @@
 
 mod causes;
 mod commands;
+mod erasure;
 mod fences;
 mod lists;
 mod lost;
@@ -59,6 +60,7 @@ async fn every_rule_holds(make: impl AsyncFn() -> Arc<dyn Backend>) {
         lost::PROMISES,
         people::PROMISES,
         commands::PROMISES,
+        erasure::PROMISES,
         terms::PROMISES,
         repeats::PROMISES,
         money::PROMISES,

@@ -72,7 +72,11 @@ impl Stage {
     }
 
     pub(super) async fn join(&self, node: NodeId, lease: Duration) -> Checked {
-        self.backend.join(Join { node, host: "here".to_owned(), lease, capacity: CAPACITY }).await?;
+        self.join_on("here", node, lease).await
+    }
+
+    pub(super) async fn join_on(&self, host: &str, node: NodeId, lease: Duration) -> Checked {
+        self.backend.join(Join { node, host: host.to_owned(), lease, capacity: CAPACITY }).await?;
         Ok(())
     }
 

@@ -41,6 +41,9 @@ impl World {
             Table::Buckets,
             Table::Quotas,
             Table::QuotasSet,
+            Table::Files,
+            Table::FilesLeft,
+            Table::CommandsOf,
         ]
         .map(|table| table as u8);
         let mut expect =
@@ -183,6 +186,16 @@ impl World {
             });
             let alive = nodes.iter().any(|node| node.id == process.node && node.state != NodeState::Dead);
             assert_eq!(left.contains(&process), !(owned && alive), "{process:?}");
+        }
+        for key in self.rows(Table::Files).into_keys() {
+            let of = key::name_at_start(&key[1..]).unwrap();
+            let name = names.iter().find(|name| name.name == of).unwrap();
+            assert!(!matches!(name.state, NameState::Deleting { .. }), "files of {name:?} are left nowhere");
+        }
+        for name in names.iter().filter(|name| matches!(name.state, NameState::Owned { .. })) {
+            let rows = self.rows(Table::Files);
+            let has_files = rows.keys().any(|key| key.starts_with(files_of(&name.name).bytes()));
+            assert!(has_files, "no host has files of {name:?}");
         }
         let kept: BTreeSet<_> = prompts.iter().map(|prompt| prompt.id).collect();
         for key in self.rows(Table::Messages).into_keys() {

@@ -46,7 +46,7 @@ impl World {
     }
 
     pub(super) fn check_commands(&self) {
-        let (mut open, mut deadlines) = (BTreeSet::new(), BTreeSet::new());
+        let (mut open, mut deadlines, mut of_names) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for command in self.records::<CommandRecord>(Table::Commands) {
             let ended = matches!(command.state, CommandState::Ended { .. });
             if !ended {
@@ -55,11 +55,17 @@ impl World {
             }
             let key = Key::of(Table::CommandDeadlines).time(command.deadline).command(command.id);
             deadlines.insert(key.bytes().to_vec());
+            let key = Key::of(Table::CommandsOf).name(&command.owner.name).command(command.id);
+            of_names.insert(key.bytes().to_vec());
             let withdrawn =
                 matches!(command.state, CommandState::Ended { result: CommandResult::Withdrawn, .. });
             assert!(!withdrawn || !self.taken.contains(&command.id), "a command that was taken is withdrawn");
         }
-        for (table, expected) in [(Table::CommandsOfNode, open), (Table::CommandDeadlines, deadlines)] {
+        for (table, expected) in [
+            (Table::CommandsOfNode, open),
+            (Table::CommandDeadlines, deadlines),
+            (Table::CommandsOf, of_names),
+        ] {
             let rows: BTreeSet<_> = self.rows(table).into_keys().collect();
             assert_eq!(rows, expected, "rows of table {}", table as u8);
         }
