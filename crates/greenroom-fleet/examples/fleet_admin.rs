@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions};
-use greenroom_fleet::{NodeId, PromptId, Term};
+use greenroom_fleet::{NameFilter, NameQuery, NodeId, PromptId, Term};
 
 const USAGE: &str = "\
 usage: fleet_admin COMMAND, with the database in DATABASE_URL and perhaps its schema in FLEET_SCHEMA
@@ -61,14 +61,14 @@ async fn run(admin: &Admin, arguments: &[String]) -> Result<(), Box<dyn Error>> 
             println!("{}", if admin.drain(node).await? { "asked" } else { "no such node is alive" });
         }
         ["stuck"] => {
-            let mut after = None;
+            let mut query = NameQuery::new().only(NameFilter::Stuck);
             loop {
-                let names = admin.stuck(None, after, 100).await?;
-                let Some(last) = names.last() else { break };
-                after = Some(last.name.clone());
-                for name in names {
+                let page = admin.names(query.clone()).await?;
+                for name in page.names {
                     println!("{}: {:?}, {} prompts wait", name.name, name.state, name.queued);
                 }
+                let Some(next) = page.next else { break };
+                query = query.after(next);
             }
         }
         ["unquarantine", name] => {

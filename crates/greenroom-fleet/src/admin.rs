@@ -9,6 +9,7 @@
 //!
 //! use greenroom_fleet::admin::Admin;
 //! use greenroom_fleet::backend::MemoryBackend;
+//! use greenroom_fleet::{NameFilter, NameQuery};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), greenroom_fleet::BackendError> {
@@ -17,7 +18,7 @@
 //! for node in admin.nodes().await? {
 //!     println!("{} on {}: {:?}, {} names", node.record.id, node.record.host, node.record.state, node.record.owns);
 //! }
-//! for name in admin.stuck(None, None, 50).await? {
+//! for name in admin.names(NameQuery::new().only(NameFilter::Stuck)).await?.names {
 //!     println!("{}: {:?}", name.name, name.state);
 //! }
 //! let removed = admin.vacuum(Duration::from_secs(3600), 100_000).await?;
@@ -33,10 +34,12 @@ use serde::Serialize;
 
 use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
+use crate::feed::FeedRetention;
 use crate::id::{Name, NodeId, PromptId, Tenant, Term, Timestamp};
+use crate::lists::{NamePage, NameQuery};
 use crate::pages::all_nodes;
-use crate::record::{NameRecord, NodeRecord, ProcessRecord};
-use crate::request::{Page, Withdrawn};
+use crate::record::{NodeRecord, ProcessRecord};
+use crate::request::Withdrawn;
 
 pub use crate::moving::{MoveError, MovedTenant};
 
@@ -113,18 +116,21 @@ impl Admin {
         self.backend.unquarantine(name).await
     }
 
-    /// Lists names, of all tenants or of one, that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes: up to `limit`, at most [`Page::MOST`],
-    /// after the name `after`. The last page is an empty one. Reads no other names.
+    /// Lists names, of all tenants or of one, such as those that somebody has to look at: [`NameFilter::Stuck`](crate::NameFilter::Stuck).
     ///
     /// # Errors
     /// The backend's.
-    pub async fn stuck(
-        &self,
-        tenant: Option<Tenant>,
-        after: Option<Name>,
-        limit: usize,
-    ) -> Result<Vec<NameRecord>, BackendError> {
-        self.backend.stuck_names(tenant, Page { after, limit: limit.max(1) }).await
+    pub async fn names(&self, query: NameQuery) -> Result<NamePage, BackendError> {
+        self.backend.names(query).await
+    }
+
+    /// Keeps a [feed](crate::FleetTenant::feed) from now on, as [`FleetBuilder::feed`](crate::FleetBuilder::feed) does. `None`: keeps none,
+    /// and its entries are removed.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn set_feed(&self, retention: Option<FeedRetention>) -> Result<(), BackendError> {
+        self.backend.set_feed(retention).await
     }
 
     /// Removes prompts that ended longer ago than `age`, with their outcomes, messages and keys: `most` of them at most. Returns
@@ -149,8 +155,8 @@ impl Admin {
         Ok(removed)
     }
 
-    /// Moves a tenant to another backend, with its sessions, ended prompts, messages, outcomes, keys, transcripts and spent money, all of them
-    /// under the same ids. Files stay where they are.
+    /// Moves a tenant to another backend, with its sessions, labels, ended prompts, messages, outcomes, keys, transcripts, usage and spent money,
+    /// all of them under the same ids. Files stay where they are, and so do entries of the feed.
     ///
     /// The tenant has to be at rest: its sessions sleep, no prompt of it waits, and no process of a lost owner is left. Send its prompts to
     /// neither fleet meanwhile. A session that is on its way refuses them by [`Refused::Moving`](crate::Refused::Moving), and can run there

@@ -39,6 +39,9 @@
 //! | define a fleet: profiles, tenants, limits | [`FleetBuilder`], [`ActivationContext`], [`Quota`], [`FleetLimits`] |
 //! | find a session of a tenant and send it a prompt | [`Fleet::tenant`], [`FleetTenant::session`], [`FleetSession`], [`FleetPrompt`] |
 //! | read a turn, now or after a restart | [`FleetTurn`], [`FleetTenant::turn`], [`PromptOutcome`] |
+//! | list sessions and prompts, find them by labels | [`FleetTenant::names`], [`FleetSession::prompts`], [`Labels`] |
+//! | count money and tokens | [`FleetTenant::usage`], [`FleetSession::usage`], [`PromptRecord::usage`] |
+//! | miss nothing of what happens | [`FleetTenant::feed`], [`FleetBuilder::feed`] |
 //! | let people decide | [`FleetTenant::questions`], [`FleetTenant::answer`] |
 //! | decide what a person may do | [`Authoriser`], [`FleetTenant::on_behalf_of`] |
 //! | watch the fleet, over all tenants | [`Fleet::operator`], [`Operator::events`], [`Operator::snapshot`] |
@@ -67,11 +70,14 @@ mod clock;
 mod error;
 mod event;
 mod face;
+mod feed;
 mod fence;
 mod files;
 mod hub;
 mod id;
+mod label;
 mod limits;
+mod lists;
 mod lock;
 mod moving;
 mod opening;
@@ -88,6 +94,7 @@ mod stage;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod transcripts;
+mod usage;
 #[cfg(test)]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;
@@ -100,6 +107,7 @@ pub use error::{
 };
 pub use event::{FleetEvent, FleetEvents, PassivatedBy};
 pub use face::builder::FleetBuilder;
+pub use face::feed::Feed;
 pub use face::fleet::Fleet;
 pub use face::operator::Operator;
 pub use face::prompt::FleetPrompt;
@@ -107,10 +115,16 @@ pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
 pub use face::tenant::FleetTenant;
 pub use face::turn::{FleetTurn, TurnItem};
+pub use feed::{FeedCursor, FeedEntry, FeedError, FeedEvent, FeedPage, FeedRetention};
 pub use id::{
     AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp,
 };
+pub use label::Labels;
 pub use limits::{Budget, FleetLimits, Quota};
+pub use lists::{
+    InvalidCursor, NameFilter, NamePage, NameQuery, PromptCursor, PromptEntry, PromptFilter, PromptPage,
+    PromptQuery,
+};
 pub use profile::{ActivationContext, Placement, TranscriptsIn};
 pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
 pub use record::{
@@ -120,10 +134,12 @@ pub use record::{
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
-    CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QueueBounds, Refused, Reserve,
-    StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QuestionsOf, QueueBounds, Refused,
+    Reserve, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
+    Withdrawn,
 };
 pub use transcripts::Transcripts;
+pub use usage::{Usage, UsageEntry, UsageQuery};
 
 /// The programs of the README and of the guide are doc tests.
 #[cfg(all(doctest, feature = "testkit"))]

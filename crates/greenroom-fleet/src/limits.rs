@@ -51,11 +51,13 @@ pub struct FleetLimits {
     pub left_processes: Duration,
     /// The time for which outcomes, messages and keys are kept after the outcome. Default: 24 hours.
     pub retention: Duration,
+    /// The time for which [usage](crate::FleetTenant::usage) is kept, in whole days. Default: 100 days.
+    pub usage: Duration,
 }
 
 impl FleetLimits {
     /// Every limit of time.
-    pub(crate) fn durations(&self) -> [Duration; 12] {
+    pub(crate) fn durations(&self) -> [Duration; 13] {
         [
             self.idle_after,
             self.idle_before_eviction,
@@ -69,6 +71,7 @@ impl FleetLimits {
             self.drain,
             self.left_processes,
             self.retention,
+            self.usage,
         ]
     }
 }
@@ -94,6 +97,7 @@ impl Default for FleetLimits {
             drain: Duration::from_secs(28),
             left_processes: Duration::from_secs(30),
             retention: Duration::from_secs(24 * 3600),
+            usage: Duration::from_secs(100 * 24 * 3600),
         }
     }
 }
@@ -126,8 +130,7 @@ pub struct Budget {
 impl Budget {
     /// The start of the period that a moment lies in.
     pub(crate) fn period_at(&self, moment: Timestamp) -> Timestamp {
-        let length = u64::try_from(self.period.as_millis()).unwrap_or(u64::MAX).max(1);
-        Timestamp(moment.0 - moment.0 % length)
+        moment.period(self.period)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::access::Denied;
 use crate::error::{BackendError, debug_as_report};
 use crate::id::{AttemptId, Name, QuestionId, Tenant};
 use crate::record::{Decision, QuestionRecord};
+use crate::request::QuestionsOf;
 
 impl QuestionRecord {
     /// The request that waits for a person: a permission, questions of the model, an elicitation or a dialog. `None`: another
@@ -93,13 +94,14 @@ impl QuestionQuery {
         self.name.as_ref()
     }
 
-    pub(crate) fn fits(&self, question: &QuestionRecord) -> bool {
-        self.tenant.as_ref().is_none_or(|tenant| tenant == question.name.tenant())
-            && self.name.as_ref().is_none_or(|name| *name == question.name)
-    }
-
-    pub(crate) fn is_narrow(&self) -> bool {
-        self.tenant.is_some() || self.name.is_some()
+    /// The questions that it chooses. `None`: the session is another tenant's, so there are none.
+    pub(crate) fn of(&self) -> Option<QuestionsOf> {
+        match (self.tenant.clone(), self.name.clone()) {
+            (Some(tenant), Some(name)) if tenant != *name.tenant() => None,
+            (_, Some(name)) => Some(QuestionsOf::Session(name)),
+            (Some(tenant), None) => Some(QuestionsOf::Tenant(tenant)),
+            (None, None) => Some(QuestionsOf::All),
+        }
     }
 }
 

@@ -27,6 +27,7 @@ use crate::profile::{Placement, Profile};
 use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
 use crate::registry::is_current;
 use crate::request::{Change, Reserve};
+use crate::usage::Usage;
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -83,6 +84,8 @@ pub(crate) struct FleetShared {
     pub(crate) peers: AtomicU32,
     /// The names that have an actor here, with what they hold.
     pub(crate) awake: Mutex<HashMap<Name, Arc<NameCell>>>,
+    /// What the turns of this node have used.
+    pub(crate) used: Mutex<Usage>,
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,
     pub(crate) events: broadcast::Sender<FleetEvent>,

@@ -9,6 +9,7 @@
 //! Write a [`Backend`] of your own for another database: it reads rows and commits others. Check it with the conformance suite of
 //! [`testkit`](crate::testkit) (feature `testkit`).
 
+mod channels;
 pub(crate) mod local;
 mod memory;
 #[cfg(feature = "postgres")]
@@ -27,10 +28,15 @@ use uuid::Uuid;
 
 use crate::error::BackendError;
 use crate::event::FleetEvent;
+use crate::feed::{FeedCursor, FeedPage, FeedRetention};
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
+use crate::label::Labels;
+use crate::lists::{NamePage, NameQuery, PromptPage, PromptQuery};
 use crate::record::*;
 use crate::request::*;
+use crate::usage::UsageEntry;
 
+pub use channels::Channels;
 pub use local::LocalBackend;
 pub use memory::MemoryBackend;
 #[cfg(feature = "postgres")]
@@ -40,45 +46,6 @@ use run::request;
 pub use crate::registry::{
     Commit, Committed, Lane, Map, MapMut, Part, Range, Row, Rows, Told, Wanted, commit_rows, read_rows,
 };
-
-/// The number of changes or transitions that a slow reader of a [`Channels`] may be behind.
-const TOLD: usize = 4096;
-
-/// The channels on which a backend tells what it has made durable. Clones are the same channels.
-#[derive(Clone, Debug)]
-pub struct Channels {
-    changes: broadcast::Sender<Change>,
-    transitions: broadcast::Sender<FleetEvent>,
-}
-
-impl Channels {
-    /// New channels.
-    #[allow(clippy::new_without_default, reason = "two new ones would not be equal")]
-    pub fn new() -> Self {
-        Self { changes: broadcast::Sender::new(TOLD), transitions: broadcast::Sender::new(TOLD) }
-    }
-
-    /// Channels for the same transitions, on which no change is told.
-    #[cfg(feature = "testkit")]
-    pub(crate) fn without_changes(&self) -> Self {
-        Self { transitions: self.transitions.clone(), ..Self::new() }
-    }
-
-    /// Tells what a commit has done, which is durable now.
-    pub fn tell(&self, told: Told) {
-        for transition in told.transitions {
-            // An error: nobody listens.
-            self.transitions.send(transition).ok();
-        }
-        told.changes.into_iter().for_each(|change| self.tell_change(change));
-    }
-
-    /// Tells a change that another process has made.
-    pub fn tell_change(&self, change: Change) {
-        // An error: nobody listens. A change is a hint.
-        self.changes.send(change).ok();
-    }
-}
 
 /// The future of a request to a backend.
 pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
@@ -326,7 +293,7 @@ requests! {
     /// A question: an open one until its turn ends, a decided one until its prompt is forgotten.
     fn question(question: QuestionId) -> Option<QuestionRecord>;
     /// Open questions, the nearest deadline first.
-    fn open_questions(limit: usize) -> Vec<QuestionRecord>;
+    fn open_questions(of: QuestionsOf, limit: usize) -> Vec<QuestionRecord>;
     /// Decides open questions whose deadline has passed.
     fn expire_questions(limit: usize) -> Vec<QuestionRecord>;
 
@@ -358,13 +325,13 @@ requests! {
 
     /// A name's record.
     fn name_record(name: Name) -> Option<NameRecord>;
-    /// A page of names, in the order of their bytes. Names whose records cannot be read are passed over.
-    fn names(page: Page) -> Vec<NameRecord>;
-    /// A page of names of a tenant, in the order of their bytes. Names whose records cannot be read are passed over. Reads no other names.
-    fn names_of(tenant: Tenant, page: Page) -> Vec<NameRecord>;
-    /// A page of names, of all tenants or of one, that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes. Names whose records cannot be
-    /// read are passed over. Reads no other names.
-    fn stuck_names(tenant: Option<Tenant>, page: Page) -> Vec<NameRecord>;
+    /// A page of names. A page of one tenant reads no names of others.
+    fn names(query: NameQuery) -> NamePage;
+    /// A page of the prompts of a name, the newest first. Also those of a name that was deleted, until they are forgotten.
+    fn prompts(name: Name, query: PromptQuery) -> PromptPage;
+    /// Sets the labels of a name, in place of those that it has. `false`: the name is not known. Labels that are too many or too long are
+    /// [`Invalid`](crate::BackendErrorKind::Invalid).
+    fn set_labels(name: Name, labels: Labels) -> bool;
     /// A prompt's record.
     fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;
     /// The records of prompts that are known and can be read.
@@ -391,6 +358,32 @@ requests! {
     fn queued() -> u32;
     /// The account of a tenant.
     fn tenant(tenant: Tenant) -> TenantRecord;
+
+    /// The usage of tenants, or of one, by the hours that begin in a time, in the order of the hours and of the tenants: a page of them after
+    /// an hour and a tenant. The last page is an empty one.
+    fn usage(
+        of: Option<Tenant>,
+        from: Timestamp,
+        to: Timestamp,
+        after: Option<(Timestamp, Tenant)>,
+    ) -> Vec<UsageEntry>;
+    /// The usage of a name by the days that begin in a time.
+    fn usage_of_name(name: Name, from: Timestamp, to: Timestamp) -> Vec<UsageEntry>;
+    /// Removes the usage of days that ended before `before`. A call does a bounded amount of work. `0`: nothing is left.
+    fn forget_usage(before: Timestamp) -> usize;
+    /// Adds the usage that a tenant has had at the backend with an id, by hours in their order, each of them once. `None`: all of it has come.
+    fn take_usage(tenant: Tenant, from: Uuid, usage: Option<Vec<UsageEntry>>) -> ();
+    /// Removes the usage of a tenant in these hours: another backend has it.
+    fn usage_taken(tenant: Tenant, hours: Vec<Timestamp>) -> ();
+
+    /// Keeps a feed from now on, on all nodes. `None`: keeps none, and removes its entries in time.
+    fn set_feed(retention: Option<FeedRetention>) -> ();
+    /// A page of what happened after a place, to names of all tenants or of one: up to `limit` entries, at most 256.
+    fn feed(of: Option<Tenant>, after: FeedCursor, limit: usize) -> FeedPage;
+    /// Makes the entries that were written so far readable, unless that was done half a second ago. `false`: there are none, or it was.
+    fn seal_feed() -> bool;
+    /// Removes entries that are over the retention of the feed. A call does a bounded amount of work. `0`: nothing is left.
+    fn forget_feed() -> usize;
 
     /// Appends entries to a transcript, in this order. An entry whose uuid the transcript has already is passed over. An owner appends to
     /// the conversation of its name only: the [`project_key`](SessionKey::project_key) is the id of the conversation.

@@ -10,9 +10,6 @@ use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, misfit};
 use crate::record::QuestionRecord;
 use crate::request::Answered;
 
-/// The fewest questions that are read for a query of a tenant or a session, and twice as many each time that these were too few.
-const READ: usize = 256;
-
 impl Fleet {
     pub(super) async fn questions(
         &self,
@@ -20,19 +17,9 @@ impl Fleet {
         query: QuestionQuery,
     ) -> Result<Vec<QuestionRecord>, FleetError> {
         scope.allow(&self.handle.shared, Action::Read, query.name()).await?;
+        let Some(of) = query.of() else { return Ok(Vec::new()) };
         let limit = query.limit.unwrap_or(100);
-        // The backend lists the questions of all sessions.
-        let mut most = if query.is_narrow() { limit.max(READ) } else { limit };
-        loop {
-            let records = self.handle.shared.ask(|backend| backend.open_questions(most)).await?;
-            let is_all = records.len() < most || !query.is_narrow();
-            let found: Vec<_> =
-                records.into_iter().filter(|question| query.fits(question)).take(limit).collect();
-            if is_all || found.len() == limit {
-                return Ok(found);
-            }
-            most = most.saturating_mul(2);
-        }
+        Ok(self.handle.shared.ask(|backend| backend.open_questions(of.clone(), limit)).await?)
     }
 
     pub(super) async fn answer(

@@ -32,6 +32,7 @@ fn record(name: &str) -> NameRecord {
         failures: Vec::new(),
         losses: 0,
         quarantine: None,
+        labels: Default::default(),
     }
 }
 

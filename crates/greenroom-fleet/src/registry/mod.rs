@@ -1,6 +1,8 @@
 //! The rules of a fleet over an ordered map of rows: each request is one function of the rows that it reads. They are the same on every
 //! backend.
 
+mod feed;
+mod lists;
 mod lost;
 mod map;
 mod messages;
@@ -15,16 +17,18 @@ mod quota;
 mod tests;
 mod transcripts;
 mod turns;
+mod usage;
 mod waiting;
 
 use std::time::Duration;
 
+pub(crate) use lists::{index_of_prompt, prompts_of};
 pub(crate) use lost::unreadable;
 #[cfg(any(feature = "postgres", feature = "testkit"))]
 pub(crate) use map::counter;
 #[cfg(feature = "postgres")]
 pub(crate) use map::key::is_counter;
-pub(crate) use map::key::{Key, Table, is_key, last_id, number};
+pub(crate) use map::key::{Key, Table, is_key, last_id, number, time_at_start};
 pub use map::rows::Lane;
 pub(crate) use map::rows::{Attempt, run_alone, try_on};
 pub(crate) use map::txn::depth;
@@ -33,9 +37,10 @@ pub use map::{Commit, Committed, Map, MapMut, Part, Range, Row, Rows, Wanted, co
 pub(crate) use map::{MemoryMap, sums, write};
 use map::{key, txn};
 pub(crate) use messages::runs;
-pub(crate) use moving::{end_of_prompt, ended_of, rows_of_prompt};
+pub(crate) use moving::{end_of_prompt, rows_of_prompt};
 pub(crate) use quota::is_current;
 pub(crate) use transcripts::{entries_of, transcripts_of};
+pub(crate) use usage::days_of_name;
 
 use crate::error::BackendErrorKind;
 pub(crate) use crate::error::Result;

@@ -13,6 +13,7 @@
 use uuid::Uuid;
 
 use super::key::{Key, Table, last_id};
+use super::lists::prompts_of;
 use super::{BATCH, Result, Step, parsed};
 use crate::id::{Name, PromptId, Tenant, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
@@ -63,6 +64,7 @@ impl Step<'_> {
         };
         // It stands in no list here.
         (record.listed, record.stuck) = (None, false);
+        self.index_labels(&record, true);
         self.put_name(&mut record)?;
         Ok(true)
     }
@@ -96,32 +98,28 @@ impl Step<'_> {
             self.put_name(&mut record)?;
             return Ok(false);
         }
-        let (mut rows, of_name) = (BATCH, ended_of(&record.name));
+        let (mut rows, of_name) = (BATCH, prompts_of(&record.name));
         let prompts = self.txn.under(&of_name, PROMPTS);
         for (key, _) in &prompts {
             let id = PromptId(last_id(key)?);
-            // Removed by an earlier call, or unreadable: its other rows go all the same. Its key goes with those of the name.
+            // Removed by an earlier call, or unreadable: its other rows go all the same.
             if let Some(prompt) = self.readable(self.prompt_record(id))?
                 && let PromptState::Ended { at, .. } = prompt.state
             {
                 self.txn.remove(&Key::of(Table::Ended).time(at).prompt(id));
             }
-            if !self.forget_prompt(id, None, BATCH, &mut rows)? {
+            if !self.forget_prompt(id, BATCH, &mut rows)? {
                 return Ok(false);
             }
-            self.txn.remove(&of_name.clone().followed_by(key));
+            self.unlist_prompt(id, &of_name.clone().followed_by(key))?;
         }
         if !prompts.is_empty() || self.txn.remove_under(&Key::of(Table::Keys).name(&name), BATCH)?.is_none() {
             return Ok(false);
         }
+        self.remove_days(&name)?;
         self.remove_name(&record)?;
         Ok(true)
     }
-}
-
-/// The beginning of the keys of a name's prompts that have ended.
-pub(crate) fn ended_of(name: &Name) -> Key {
-    Key::of(Table::EndedOf).name(name)
 }
 
 /// The place of a prompt's record in the list of ends, if the prompt has ended.

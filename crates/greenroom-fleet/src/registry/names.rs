@@ -5,7 +5,7 @@ use super::lost::process_key;
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
-use crate::event::FleetEvent;
+use crate::feed::FeedEvent;
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, PromptOutcome, Unsent};
 use crate::request::{ActivationFailed, Claim, Claimed, Marked, Owned, Ownership, Page};
@@ -110,7 +110,7 @@ impl Step<'_> {
         }
         (record.failures, record.losses) = (Vec::new(), 0);
         self.free_now(&mut record)?;
-        self.made(FleetEvent::Unquarantined { name: record.name });
+        self.happened(&record.name, FeedEvent::Unquarantined)?;
         Ok(true)
     }
 
@@ -127,7 +127,7 @@ impl Step<'_> {
         record.state = NameState::Deleting { since: self.now };
         self.put_name(&mut record)?;
         self.txn.mark(&Key::of(Table::Deleting).name(&name));
-        self.made(FleetEvent::Deleting { name: record.name });
+        self.happened(&record.name, FeedEvent::Deleting)?;
         self.end_queue(&name)?;
         Ok(Marked::Done)
     }
@@ -146,8 +146,8 @@ impl Step<'_> {
         if self.txn.remove_under(&prefix, BATCH)?.is_none() {
             return Ok(false);
         }
+        self.happened(&name, FeedEvent::Deleted)?;
         self.remove_name(&record)?;
-        self.made(FleetEvent::Deleted { name });
         Ok(true)
     }
 
@@ -161,6 +161,8 @@ impl Step<'_> {
         if record.term > self.deleted_term()? {
             self.txn.write(&Key::of(Table::DeletedTerm), &record.term)?;
         }
+        self.end_numbers(&record.name)?;
+        self.index_labels(record, false);
         self.txn.remove(&Key::of(Table::Deleting).name(&record.name));
         self.txn.remove(&Key::of(Table::Stuck).name(&record.name));
         self.txn.remove(&Key::of(Table::Names).name(&record.name));
@@ -198,8 +200,7 @@ impl Step<'_> {
     }
 
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
-        let name = record.name.clone();
-        self.made(FleetEvent::Quarantined { name, why: why.clone() });
+        self.happened(&record.name, FeedEvent::Quarantined { why: why.clone() })?;
         (record.state, record.quarantine) = (NameState::Quarantined { why, since: self.now }, None);
         self.put_name(record)
     }

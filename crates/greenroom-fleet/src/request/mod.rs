@@ -21,7 +21,7 @@ pub use names::{
 };
 pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
-pub use turns::{Answered, Append, Ask, Begin, Finish, Reserve};
+pub use turns::{Answered, Append, Ask, Begin, Finish, QuestionsOf, Reserve};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]

@@ -80,7 +80,7 @@ impl BegunTurn {
     /// Gives the prompt its outcome.
     pub(crate) async fn finish(&self, outcome: PromptOutcome) {
         let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
-        let finish = Finish { owner, prompt, attempt, outcome, cost: 0, quarantine: None };
+        let finish = Finish { owner, prompt, attempt, outcome, cost: 0, usage: None, quarantine: None };
         assert_eq!(self.shared.backend.finish(finish).await.unwrap(), Owned::Done(true));
     }
 

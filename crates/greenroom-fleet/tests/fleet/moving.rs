@@ -9,8 +9,8 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, MemoryBackend, Part, Range, Reply, Requests, Rows, Wanted,
 };
 use greenroom_fleet::{
-    Accepted, AttemptId, BackendError, BackendErrorKind, Begin, Claim, Claimed, Departure, Fleet, NameState,
-    Ownership, Refused, Reserve, Timestamp,
+    Accepted, AttemptId, BackendError, BackendErrorKind, Begin, Claim, Claimed, Departure, Fleet, NameFilter,
+    NameQuery, NameState, Ownership, Refused, Reserve, Timestamp,
 };
 use uuid::Uuid;
 
@@ -67,7 +67,7 @@ async fn a_name_that_somebody_has_to_look_at_is_listed_where_it_arrives() {
     Tenants::on(&from).await;
     let (here, there) = (Admin::new(from), Admin::new(to));
     let stuck = async |at: &Admin| {
-        let names = at.stuck(None, None, 10).await.unwrap();
+        let names = at.names(NameQuery::new().only(NameFilter::Stuck)).await.unwrap().names;
         names.into_iter().map(|record| record.name.session().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!((stuck(&here).await, stuck(&there).await), (vec!["b".to_owned()], vec![]));

@@ -117,8 +117,15 @@ async fn a_node_renews_its_lease_in_time_under_two_hundred_begins_a_second() {
                 let begun = backend.begin(request).await.unwrap();
                 assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
                 let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
-                let finish =
-                    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, quarantine: None };
+                let finish = Finish {
+                    owner: owner.clone(),
+                    prompt,
+                    attempt,
+                    outcome,
+                    cost: 0,
+                    usage: None,
+                    quarantine: None,
+                };
                 assert!(backend.finish(finish).await.unwrap().done().is_some());
             }
         });

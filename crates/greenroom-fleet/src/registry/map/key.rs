@@ -28,7 +28,7 @@ pub(crate) enum Table {
     Due = 9,
     /// expiry, prompt → nothing, while the prompt waits
     Expiries = 10,
-    /// end, prompt → the rest of its key in `EndedOf`
+    /// end, prompt → the rest of its key in `PromptsOf`
     Ended = 11,
     /// tenant → the start of its budget period
     Tenants = 12,
@@ -40,7 +40,7 @@ pub(crate) enum Table {
     Questions = 15,
     /// prompt, question → nothing, while the question is open
     QuestionsOfPrompt = 16,
-    /// deadline, question → nothing, while the question is open
+    /// deadline, question → the rest of its key in `QuestionsOfTenant`, while the question is open
     Deadlines = 17,
     /// name → nothing, while it is being deleted
     Deleting = 18,
@@ -78,20 +78,56 @@ pub(crate) enum Table {
     DeletedTerm = 34,
     /// project, session, part, transcript → nothing, until its entries are removed
     RemovedTranscripts = 35,
-    /// name, prompt → the rest of its key in `Keys`, from the prompt's end until it is forgotten
-    EndedOf = 36,
+    /// name, order backwards, prompt → `PromptPlace`, from the prompt's accept until it is forgotten
+    PromptsOf = 36,
     /// A single: the id of the backend, once a tenant has moved from it or to it
     BackendId = 37,
     /// name → nothing, while somebody has to look at it
     Stuck = 38,
+    /// label's key, label's value, name → nothing
+    NameLabels = 48,
+    /// label's key, label's value, name, order backwards, prompt → nothing
+    PromptLabels = 49,
+    /// tenant, deadline, question → nothing, while the question is open
+    QuestionsOfTenant = 50,
+    /// day, name → `Usage`
+    UsageOfName = 51,
+    /// hour, tenant → nothing, if the tenant has used something
+    UsageHours = 52,
+    /// hour, tenant, kind → counter of what the tenant has used
+    UsageOf = 53,
+    /// backend, tenant → the last hour of the usage that was taken over from there
+    UsageTaken = 54,
+    /// part → the open `Epoch` of the feed
+    FeedEpoch = 55,
+    /// name → the number of its last entry in the feed
+    FeedNumbers = 56,
+    /// A single: the greatest such number of the names that were deleted
+    FeedDeleted = 57,
+    /// epoch, name, number → an entry of the feed
+    Feed = 58,
+    /// tenant, epoch, session, number → nothing, while the entry is kept
+    FeedOfTenant = 59,
+    /// tenant, or nothing for all → the last epoch of which entries were removed
+    FeedGone = 60,
+    /// A single: the counter of the entries in the feed
+    FeedLength = 61,
 }
 
 impl Table {
     /// The byte of the last table.
-    pub(crate) const LAST: u8 = Self::Stuck as u8;
+    pub(crate) const LAST: u8 = Self::FeedLength as u8;
     /// The tables whose rows are counters: rows that are added to. A backend may keep them apart.
     #[cfg(feature = "postgres")]
-    const COUNTERS: [Self; 5] = [Self::Queued, Self::OwnedBy, Self::QueuedOf, Self::Spent, Self::Reserved];
+    const COUNTERS: [Self; 7] = [
+        Self::Queued,
+        Self::OwnedBy,
+        Self::QueuedOf,
+        Self::Spent,
+        Self::Reserved,
+        Self::UsageOf,
+        Self::FeedLength,
+    ];
 }
 
 /// True for keys of counters.
@@ -116,14 +152,20 @@ impl Key {
     }
 
     /// A text and an end mark. NUL bytes in it are escaped, so that no text is the beginning of another one's key.
-    pub(crate) fn text(mut self, text: &str) -> Self {
+    pub(crate) fn text(self, text: &str) -> Self {
+        let mut key = self.text_beginning(text);
+        key.0.extend([0, 0]);
+        key
+    }
+
+    /// The beginning of the keys with texts that begin with this one.
+    pub(crate) fn text_beginning(mut self, text: &str) -> Self {
         for byte in text.bytes() {
             self.0.push(byte);
             if byte == 0 {
                 self.0.push(0xff);
             }
         }
-        self.0.extend([0, 0]);
         self
     }
 
@@ -223,6 +265,11 @@ pub(crate) fn name_at_start(key: &[u8]) -> Result<Name> {
 pub(crate) fn tenant_and_rest(key: &[u8]) -> Result<(Tenant, &[u8])> {
     let (tenant, rest) = text_and_rest(key)?;
     Ok((Tenant::new(tenant).map_err(BackendError::damaged)?, rest))
+}
+
+/// The moment at the beginning of a key, written by [`Key::time`].
+pub(crate) fn time_at_start(key: &[u8]) -> Result<Timestamp> {
+    number(key.get(..8).unwrap_or_default()).map(Timestamp)
 }
 
 /// A key's last part, written by [`Key::number`].

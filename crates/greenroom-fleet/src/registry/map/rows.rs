@@ -37,7 +37,7 @@ pub enum Lane {
     Nodes,
     /// Entries of transcripts.
     Transcripts,
-    /// Looks of the readers of turns, and the messages that they read.
+    /// Looks of the readers of turns, and the messages that they read; pages of the feed.
     Readers,
     /// Requests about names, prompts, questions, commands and tenants.
     Requests,
@@ -50,7 +50,7 @@ impl Lane {
             "renew" => Self::Lease,
             "join" | "ask_to_drain" | "leave" | "declare_dead" | "nodes" => Self::Nodes,
             "append_entries" | "entries" | "transcripts" | "delete_transcripts" => Self::Transcripts,
-            "prompt_records" | "messages" => Self::Readers,
+            "prompt_records" | "messages" | "feed" => Self::Readers,
             _ => Self::Requests,
         }
     }

@@ -2,6 +2,7 @@
 
 mod commands;
 mod elsewhere;
+mod feed;
 mod handover;
 mod left;
 mod lost;

@@ -110,8 +110,15 @@ async fn turn(shared: Arc<FleetShared>, tally: Arc<Tally>, prompt: PromptRecord)
             result: serde_json::Value::Null,
             transcript_lost: false,
         };
-        let finish =
-            Finish { owner: owner.clone(), prompt: prompt.id, attempt, outcome, cost: 0, quarantine: None };
+        let finish = Finish {
+            owner: owner.clone(),
+            prompt: prompt.id,
+            attempt,
+            outcome,
+            cost: 0,
+            usage: None,
+            quarantine: None,
+        };
         assert!(shared.backend.finish(finish).await.unwrap().done().is_some());
         *tally.ended.lock().unwrap() += 1;
     }

@@ -12,9 +12,11 @@ use crate::actor::scribe;
 use crate::backend::Requests;
 use crate::event::FleetEvent;
 use crate::id::AttemptId;
-use crate::outcome::{cost_of, outcome_of, snake_case};
+use crate::lock::locked;
+use crate::outcome::{outcome_of, snake_case, usage_of};
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
 use crate::request::{Begin, Finish, Ownership};
+use crate::usage::Usage;
 
 /// The end of a turn's step, unless the backend refuses or the owner was fenced.
 #[derive(Debug, PartialEq)]
@@ -62,7 +64,7 @@ pub(in crate::actor::name) async fn run_turn(
     // Nobody knows what a turn has cost that was cut off: what was set aside for it counts as spent.
     let reserved = begin.reserve.map_or(0, |reserve| reserve.amount);
     let turn = async {
-        let (mut outcome, cost) = tokio::select! {
+        let (mut outcome, cost, usage) = tokio::select! {
             biased;
             () = shared.lost.cancelled() => return Err(NotDone::Fenced),
             () = kill.cancelled() => {
@@ -77,7 +79,7 @@ pub(in crate::actor::name) async fn run_turn(
                 session.kill().await;
                 let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
                 let by = if is_cut { InterruptedBy::Session { cause } } else { InterruptedBy::User };
-                (PromptOutcome::Interrupted { by, result: None }, reserved)
+                (PromptOutcome::Interrupted { by, result: None }, reserved, None)
             }
             ended = run(shared, &owner, &session, meter, prompt, content, interrupt) => ended?,
         };
@@ -88,7 +90,10 @@ pub(in crate::actor::name) async fn run_turn(
             *transcript_lost = is_lost;
         }
         let owner = owner.clone();
-        finish(shared, Finish { owner, prompt: prompt.id, attempt, outcome, cost, quarantine }).await?;
+        finish(shared, Finish { owner, prompt: prompt.id, attempt, outcome, cost, usage, quarantine })
+            .await?;
+        *locked(&shared.used) +=
+            Usage { turns: 1, unmetered: u64::from(usage.is_none()), ..usage.unwrap_or_default() };
         Ok(if is_lost { TurnEnd::SessionOver } else { TurnEnd::Ended })
     };
     let end = turn.await;
@@ -105,16 +110,17 @@ async fn run(
     prompt: &PromptRecord,
     content: serde_json::Value,
     interrupt: &CancellationToken,
-) -> Result<(PromptOutcome, u64), NotDone> {
+) -> Result<(PromptOutcome, u64, Option<Usage>), NotDone> {
     let content: greenroom::Prompt = match serde_json::from_value(content) {
         Ok(content) => content,
         Err(error) => {
             let message = format!("the prompt cannot be read by this version of greenroom: {error}");
-            return Ok((failed_as("malformed".to_owned(), message), 0));
+            return Ok((failed_as("malformed".to_owned(), message), 0, Some(Usage::default())));
         }
     };
     if interrupt.is_cancelled() {
-        return Ok((PromptOutcome::Interrupted { by: InterruptedBy::User, result: None }, 0));
+        let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
+        return Ok((outcome, 0, Some(Usage::default())));
     }
     let outcome = match session.prompt(content).await {
         Ok(mut turn) => {
@@ -128,8 +134,8 @@ async fn run(
         }
         Err(error) => Err(error),
     };
-    let cost = cost_of(meter, &outcome);
-    Ok((outcome_of(&outcome), cost))
+    let usage = usage_of(meter, &outcome);
+    Ok((outcome_of(&outcome), usage.map_or(0, |used| used.cost), usage))
 }
 
 /// Gives the prompt its outcome.

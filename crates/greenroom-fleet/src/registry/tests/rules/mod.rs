@@ -2,6 +2,7 @@
 //! not checked on PostgreSQL again.
 
 mod commands;
+mod feeds;
 mod fences;
 mod lists;
 mod lost;
@@ -9,6 +10,7 @@ mod money;
 mod ownership;
 mod people;
 mod prompts;
+mod queries;
 mod repeats;
 mod stage;
 mod terms;
@@ -61,6 +63,8 @@ async fn every_rule_holds(make: impl AsyncFn() -> Arc<dyn Backend>) {
         terms::PROMISES,
         repeats::PROMISES,
         money::PROMISES,
+        queries::PROMISES,
+        feeds::PROMISES,
     ];
     for (promise, check) in promises.into_iter().flatten().copied() {
         let stage = Stage::new(make().await);

@@ -31,6 +31,16 @@ impl World {
             Table::Spent,
             Table::Reserved,
             Table::DeletedTerm,
+            Table::UsageOfName,
+            Table::UsageHours,
+            Table::UsageOf,
+            Table::FeedEpoch,
+            Table::FeedNumbers,
+            Table::FeedDeleted,
+            Table::Feed,
+            Table::FeedOfTenant,
+            Table::FeedGone,
+            Table::FeedLength,
         ]
         .map(|table| table as u8);
         let mut expect =
@@ -39,6 +49,11 @@ impl World {
         let mut ready = BTreeMap::new();
         for prompt in &prompts {
             expect(Table::Contents, Key::of(Table::Contents).prompt(prompt.id));
+            expect(Table::PromptsOf, place_of(prompt));
+            let labelled = |(key, value)| Key::of(Table::PromptLabels).text(key).text(value);
+            for place in prompt.labels.iter().map(labelled) {
+                expect(Table::PromptLabels, place.followed_by(place_of(prompt).rest()));
+            }
             match prompt.state {
                 PromptState::Queued => {
                     let place = |table| Key::of(table).name(&prompt.name).number(prompt.order);
@@ -65,7 +80,6 @@ impl World {
                 PromptState::Ended { at, .. } => {
                     expect(Table::Outcomes, Key::of(Table::Outcomes).prompt(prompt.id));
                     expect(Table::Ended, Key::of(Table::Ended).time(at).prompt(prompt.id));
-                    expect(Table::EndedOf, ended_of(&prompt.name).prompt(prompt.id));
                     let row = &self.rows(Table::Outcomes)[Key::of(Table::Outcomes).prompt(prompt.id).bytes()];
                     let outcome: PromptOutcome = serde_json::from_slice(row).unwrap();
                     let sent = prompt.begins > 0;
@@ -92,6 +106,8 @@ impl World {
                     Table::Deadlines,
                     Key::of(Table::Deadlines).time(question.deadline).question(question.id),
                 );
+                let of_tenant = Key::of(Table::QuestionsOfTenant).tenant(question.name.tenant());
+                expect(Table::QuestionsOfTenant, of_tenant.time(question.deadline).question(question.id));
             }
         }
         let waiting = |of: &dyn Fn(&PromptRecord) -> bool| {
@@ -100,6 +116,9 @@ impl World {
         for name in &names {
             if name.is_stuck() {
                 expect(Table::Stuck, Key::of(Table::Stuck).name(&name.name));
+            }
+            for (key, value) in name.labels.iter() {
+                expect(Table::NameLabels, Key::of(Table::NameLabels).text(key).text(value).name(&name.name));
             }
             assert_eq!(name.queued, waiting(&|prompt| prompt.name == name.name));
             let running = prompts

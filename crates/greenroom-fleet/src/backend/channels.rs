@@ -1,0 +1,46 @@
+//! The channels on which a backend tells what it has made durable.
+
+use tokio::sync::broadcast;
+
+use crate::event::FleetEvent;
+use crate::registry::Told;
+use crate::request::Change;
+
+/// The number of changes or transitions that a slow reader of a [`Channels`] may be behind.
+const TOLD: usize = 4096;
+
+/// The channels on which a backend tells what it has made durable. Clones are the same channels.
+#[derive(Clone, Debug)]
+pub struct Channels {
+    pub(super) changes: broadcast::Sender<Change>,
+    pub(super) transitions: broadcast::Sender<FleetEvent>,
+}
+
+impl Channels {
+    /// New channels.
+    #[allow(clippy::new_without_default, reason = "two new ones would not be equal")]
+    pub fn new() -> Self {
+        Self { changes: broadcast::Sender::new(TOLD), transitions: broadcast::Sender::new(TOLD) }
+    }
+
+    /// Channels for the same transitions, on which no change is told.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn without_changes(&self) -> Self {
+        Self { transitions: self.transitions.clone(), ..Self::new() }
+    }
+
+    /// Tells what a commit has done, which is durable now.
+    pub fn tell(&self, told: Told) {
+        for transition in told.transitions {
+            // An error: nobody listens.
+            self.transitions.send(transition).ok();
+        }
+        told.changes.into_iter().for_each(|change| self.tell_change(change));
+    }
+
+    /// Tells a change that another process has made.
+    pub fn tell_change(&self, change: Change) {
+        // An error: nobody listens. A change is a hint.
+        self.changes.send(change).ok();
+    }
+}
