@@ -165,11 +165,11 @@ SELECT convert_from(substr(key, 10, length(key) - 19), 'UTF8') AS tenant, moment
     COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 4), 0) AS output_tokens,
     COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 5), 0) AS cache_read_tokens,
     COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 6), 0) AS cache_creation_tokens
-FROM counters WHERE key >= '\x35' AND key < '\x36' GROUP BY 1, 2;
+FROM counters WHERE key >= '\x45' AND key < '\x46' GROUP BY 1, 2;
 
 CREATE VIEW feed AS
 SELECT key_number(substr(r.key, 2, 8)) AS epoch, split_part(v->>'name', '/', 1) AS tenant,
     substr(v->>'name', strpos(v->>'name', '/') + 1) AS name, key_number(substr(r.key, length(r.key) - 7)) AS number,
     moment(v->'at') AS at, v->>'event' AS event, (v->>'prompt')::uuid AS prompt, (v->>'question')::uuid AS question,
     COALESCE(v->>'outcome', v->>'why') AS what
-FROM (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x3a' AND key < '\x3b') AS r;
+FROM (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x4a' AND key < '\x4b') AS r;

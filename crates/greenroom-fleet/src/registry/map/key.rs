@@ -85,33 +85,33 @@ pub(crate) enum Table {
     /// name → nothing, while somebody has to look at it
     Stuck = 38,
     /// label's key, label's value, name → nothing
-    NameLabels = 48,
+    NameLabels = 64,
     /// label's key, label's value, name, order backwards, prompt → nothing
-    PromptLabels = 49,
+    PromptLabels = 65,
     /// tenant, deadline, question → nothing, while the question is open
-    QuestionsOfTenant = 50,
+    QuestionsOfTenant = 66,
     /// day, name → `Usage`
-    UsageOfName = 51,
+    UsageOfName = 67,
     /// hour, tenant → nothing, if the tenant has used something
-    UsageHours = 52,
+    UsageHours = 68,
     /// hour, tenant, kind → counter of what the tenant has used
-    UsageOf = 53,
+    UsageOf = 69,
     /// backend, tenant → the last hour of the usage that was taken over from there
-    UsageTaken = 54,
+    UsageTaken = 70,
     /// part → the open `Epoch` of the feed
-    FeedEpoch = 55,
+    FeedEpoch = 71,
     /// name → the number of its last entry in the feed
-    FeedNumbers = 56,
+    FeedNumbers = 72,
     /// A single: the greatest such number of the names that were deleted
-    FeedDeleted = 57,
+    FeedDeleted = 73,
     /// epoch, name, number → an entry of the feed
-    Feed = 58,
+    Feed = 74,
     /// tenant, epoch, session, number → nothing, while the entry is kept
-    FeedOfTenant = 59,
+    FeedOfTenant = 75,
     /// tenant, or nothing for all → the last epoch of which entries were removed
-    FeedGone = 60,
+    FeedGone = 76,
     /// A single: the counter of the entries in the feed
-    FeedLength = 61,
+    FeedLength = 77,
 }
 
 impl Table {
