@@ -31,6 +31,7 @@ use crate::event::FleetEvent;
 use crate::feed::{FeedCursor, FeedPage, FeedRetention};
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
 use crate::label::Labels;
+use crate::limits::Quota;
 use crate::lists::{NamePage, NameQuery, PromptPage, PromptQuery};
 use crate::record::*;
 use crate::request::*;
@@ -72,7 +73,8 @@ pub type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
 /// The order of a session's prompts, terms and ownership never depend on the clock; the order of prompts of different
 /// sessions does, and within a millisecond it is that of their names. If the clock is set back, prompts without a moment of their own
 /// begin as before; reminders, the ends of waiting prompts and the deadlines of questions come when the clock shows
-/// their moment again, so they are late by the step. If it is set forward, prompts and questions expire early.
+/// their moment again, so they are late by the step. If it is set forward, prompts and questions expire early, and budgets begin anew. A
+/// backend of your own that goes by the clock of its host takes [`Clock::system`](crate::Clock::system), which has no steps.
 pub trait Backend: Send + Sync + 'static {
     /// The moment now on the backend's clock.
     fn now(&self) -> Timestamp;
@@ -91,6 +93,13 @@ pub trait Backend: Send + Sync + 'static {
     /// The channels on which this value of the backend and its clones tell what was made durable. Other processes are told of changes as
     /// well, as far as the backend can.
     fn channels(&self) -> &Channels;
+
+    /// Passes a message on to the fleets on this backend, which [`Channels::deliver`] it: in this process, and in others as far as the
+    /// backend can. It keeps nothing, may lose the message, and must not block. A node publishes 160 KiB of text a second at most.
+    /// Default: to the fleets on this value of the backend and its clones.
+    fn publish(&self, message: NodeMessage) {
+        self.channels().deliver(message);
+    }
 
     /// The folder for the files of the sessions, if the builder of the fleet names none. Default: none, so the builder has
     /// to name one.
@@ -252,6 +261,8 @@ requests! {
     /// Gives a name back whose session could not be started. Answers with the number of failures in the period. `Done(None)`: there were too
     /// many, and the name is quarantined.
     fn activation_failed(failed: ActivationFailed) -> Owned<Option<u32>>;
+    /// Notes the cause for which a node does not start the session of a name, in words, for prompts that expire meanwhile.
+    fn held_back(name: Name, why: String) -> ();
 
     /// Keeps the identity of the process group that runs an owner's session. `None`: no process runs any more.
     ///
@@ -273,7 +284,7 @@ requests! {
     fn recover(limit: usize, losses: u32) -> Vec<Name>;
 
     /// Quarantines a name: its prompts wait until `unquarantine`, and new ones are refused.
-    fn quarantine(name: Name, why: String) -> Marked;
+    fn quarantine(name: Name, quarantine: Quarantine) -> Marked;
     /// Lets a quarantined name be activated again. `false`: the name is not quarantined.
     fn unquarantine(name: Name) -> bool;
     /// Marks a name as being deleted, and ends its prompts, the first ones of a long queue.
@@ -292,6 +303,8 @@ requests! {
     fn answer(question: QuestionId, attempt: AttemptId, answer: Value) -> Answered;
     /// A question: an open one until its turn ends, a decided one until its prompt is forgotten.
     fn question(question: QuestionId) -> Option<QuestionRecord>;
+    /// The questions of a turn: all open ones, then up to `decided` decided ones in the order of their ids, at most [`Page::MOST`].
+    fn questions_of(prompt: PromptId, decided: usize) -> Vec<QuestionRecord>;
     /// Open questions, the nearest deadline first.
     fn open_questions(of: QuestionsOf, limit: usize) -> Vec<QuestionRecord>;
     /// Decides open questions whose deadline has passed.
@@ -354,10 +367,18 @@ requests! {
     fn waiting(page: WaitingPage) -> WaitingNames;
     /// The earliest moment after `after` for which a reminder waits.
     fn next_due(after: Timestamp) -> Option<Timestamp>;
-    /// Prompts that wait in the whole fleet.
+    /// Prompts that wait in the whole fleet, without reminders.
     fn queued() -> u32;
     /// The account of a tenant.
     fn tenant(tenant: Tenant) -> TenantRecord;
+    /// The quota that was set for a tenant.
+    fn quota(tenant: Tenant) -> Option<Quota>;
+    /// Sets the quota of a tenant; `None` removes it. A quota that cannot work is refused as [`Invalid`](crate::BackendErrorKind::Invalid).
+    fn set_quota(tenant: Tenant, quota: Option<Quota>) -> ();
+    /// A page of quotas that were set, in the order of the tenants' bytes. The last page is an empty one.
+    fn quotas(after: Option<Tenant>, limit: usize) -> Vec<(Tenant, Quota)>;
+    /// A number that grows with each quota that is set.
+    fn quotas_set() -> u64;
 
     /// The usage of tenants, or of one, by the hours that begin in a time, in the order of the hours and of the tenants: a page of them after
     /// an hour and a tenant. The last page is an empty one.

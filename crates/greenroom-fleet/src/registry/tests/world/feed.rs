@@ -76,12 +76,12 @@ impl World {
         }
         let name_of = |event: &FleetEvent| {
             let event = serde_json::to_value(event).unwrap();
-            let name: Name = serde_json::from_value(event["name"].clone()).unwrap();
-            name
+            serde_json::from_value::<Name>(event["name"].clone()).ok()
         };
         let mut told = BTreeMap::<Name, Vec<FleetEvent>>::new();
         for event in self.told.iter().filter(|event| !matches!(event, FleetEvent::Recovered { .. })) {
-            told.entry(name_of(event)).or_default().push(event.clone());
+            let Some(name) = name_of(event) else { continue };
+            told.entry(name).or_default().push(event.clone());
         }
         for reader in 0..self.feeds.read.len() {
             let mut read = BTreeMap::<Name, Vec<FleetEvent>>::new();
