@@ -61,7 +61,13 @@ pub enum ErrorKind {
     InvalidOption,
     /// There is no `claude` executable at the searched paths. Caller (the machine).
     CliNotFound,
-    /// The executable exists but could not be started. Caller (the machine).
+    /// The executable exists, and the system cannot execute it. Caller (the machine).
+    CliNotExecutable,
+    /// The system has no memory, process, thread or open file left to start a CLI. Caller (the machine).
+    NoResources,
+    /// The CLI was to start under a watchdog, and no guardian runs that would end it. Caller (the machine).
+    NoGuardian,
+    /// The executable could not be started for another reason, such as a missing working directory. Caller.
     Spawn,
     /// The CLI is older than [`OLDEST_CLI`](crate::options::OLDEST_CLI). Caller (the machine).
     CliTooOld,

@@ -320,15 +320,25 @@ impl Options {
                 format!("the folder of an isolated session is no absolute path in UTF-8: {folder:?}");
             return Err(Error::invalid_option(message).with_help("give the whole path, from the root"));
         };
-        let variables = [("HOME", home.to_owned()), ("CLAUDE_CONFIG_DIR", format!("{home}/claude"))];
-        Ok(Self {
-            cwd: Some(folder.join("work")),
-            env: variables.map(|(name, value)| (name.to_owned(), value)).into(),
+        let mut options = Self::isolated_in(home, folder.join("work"));
+        options.env.insert("CLAUDE_CONFIG_DIR".to_owned(), format!("{home}/claude"));
+        Ok(options)
+    }
+
+    /// Options like those of [`isolated`](Self::isolated), with the user's `home` and working directory given one by one, and without
+    /// `CLAUDE_CONFIG_DIR`: for a caller that chooses the configuration folder itself, such as a fleet. Until it is set, the CLI's is
+    /// `.claude` in `home`.
+    ///
+    /// Give whole paths, from the root. Create both folders before the start, closed to others (mode 0700).
+    pub fn isolated_in(home: impl Into<String>, working_directory: impl Into<PathBuf>) -> Self {
+        Self {
+            cwd: Some(working_directory.into()),
+            env: [("HOME".to_owned(), home.into())].into(),
             env_policy: EnvPolicy::Service,
             setting_sources: Some(Vec::new()),
             strict_mcp_config: true,
             verbatim_prompts: true,
             ..Self::default()
-        })
+        }
     }
 }

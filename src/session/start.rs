@@ -36,7 +36,9 @@ impl SessionBuilder {
     /// | kind | what happened |
     /// |---|---|
     /// | [`InvalidOption`](ErrorKind::InvalidOption) | options, servers or tools contradict; no process was started |
-    /// | [`CliNotFound`](ErrorKind::CliNotFound), [`Spawn`](ErrorKind::Spawn) | there is no CLI, or it does not run |
+    /// | [`CliNotFound`](ErrorKind::CliNotFound), [`CliNotExecutable`](ErrorKind::CliNotExecutable) | there is no CLI, or the system cannot execute it |
+    /// | [`NoResources`](ErrorKind::NoResources), [`NoGuardian`](ErrorKind::NoGuardian) | the machine has no room for a process, or no guardian |
+    /// | [`Spawn`](ErrorKind::Spawn) | the CLI cannot be started for another reason |
     /// | [`CliExited`](ErrorKind::CliExited) | the CLI ended at once; its stderr is in the error |
     /// | [`StartTimeout`](ErrorKind::StartTimeout) | the CLI did not answer |
     /// | [`NotTheProtocol`](ErrorKind::NotTheProtocol) | the CLI wrote lines that are not the protocol |

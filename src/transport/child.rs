@@ -51,8 +51,9 @@ impl ChildProcess {
 }
 
 impl Transport for ChildProcess {
-    /// Fails with [`ErrorKind::CliNotFound`] if there is no executable, and with [`ErrorKind::Spawn`] if it cannot be
-    /// started.
+    /// Fails with [`ErrorKind::CliNotFound`] if there is no executable, with [`ErrorKind::CliNotExecutable`],
+    /// [`ErrorKind::NoResources`] or [`ErrorKind::NoGuardian`], and with [`ErrorKind::Spawn`] if it cannot be started for
+    /// another reason.
     fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
         Box::pin(async move {
             let script = Arc::new(OnceLock::new());
@@ -89,6 +90,9 @@ impl From<greenroom_process::Error> for Error {
     fn from(error: greenroom_process::Error) -> Self {
         let kind = match error.kind() {
             greenroom_process::ErrorKind::NotFound => ErrorKind::CliNotFound,
+            greenroom_process::ErrorKind::NotExecutable => ErrorKind::CliNotExecutable,
+            greenroom_process::ErrorKind::NoResources => ErrorKind::NoResources,
+            greenroom_process::ErrorKind::NoGuardian => ErrorKind::NoGuardian,
             _ => ErrorKind::Spawn,
         };
         let mut cli = Error::new(kind, error.message());

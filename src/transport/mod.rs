@@ -31,7 +31,8 @@ pub use child::ChildProcess;
 /// Processes, from the crate `greenroom-process`, whose child here is a CLI. [`Session::process`](crate::Session::process) has the
 /// identity of the current one.
 pub use greenroom_process::{
-    Command, ContainedBy, Exit, Leftover, ProcessIdentity, StderrSink, kill_processes_with, processes_with,
+    Command, ContainedBy, Exit, Leftover, ProcessIdentity, StderrSink, kill_processes_of_user,
+    kill_processes_with, processes_of_user, processes_with, remove_ipc_of_user,
 };
 pub use memory::{MemoryCli, MemoryListener, MemoryTransport, memory};
 

@@ -28,6 +28,8 @@ mod mistakes;
 mod model;
 mod orphans;
 mod private_files;
+#[path = "../support/root.rs"]
+mod root;
 mod sessions;
 mod told;
 mod watchdog;

@@ -4,13 +4,13 @@
 #![allow(clippy::disallowed_methods, reason = "the test runs itself once more, under another umask")]
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use crate::common::*;
+use crate::root::own_users;
 use crate::wait::found;
 use greenroom::options::{Delivery, EnvPolicy, ExternalServer, OsUser};
 use greenroom::sessions::TranscriptEntry;
@@ -52,13 +52,7 @@ fn me() -> u32 {
 
 /// Says why a test was not run.
 fn is_root() -> bool {
-    let root = me() == 0;
-    if !root {
-        let (thread, mut stderr) = (std::thread::current(), std::io::stderr());
-        let test = thread.name().unwrap_or_default();
-        writeln!(stderr, "{test}: not run, for only root can give files to another user").unwrap();
-    }
-    root
+    own_users(0).is_some()
 }
 
 fn with_secrets() -> SessionBuilder {
@@ -209,6 +203,25 @@ async fn the_folder_of_a_session_from_a_store_belongs_to_the_user_of_the_cli() {
     let stderr = error.stderr().unwrap();
     let expected = ["65534", "\"content\":\"hi\"", "made"];
     assert!(expected.iter().all(|part| stderr.contains(part)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_link_that_the_cli_has_made_is_not_followed_to_a_file_of_another_user() {
+    if !is_root() {
+        return;
+    }
+    let config = tempfile::tempdir().unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    fs::write(secret.path(), json!({ "oauthAccount": SECRET }).to_string()).unwrap();
+    fs::write(config.path().join("settings.json"), "{}").unwrap();
+    std::os::unix::fs::symlink(secret.path(), config.path().join(".claude.json")).unwrap();
+    let own = [config.path().to_owned(), config.path().join("settings.json")];
+    own.iter().for_each(|path| std::os::unix::fs::chown(path, Some(NOBODY.uid), Some(NOBODY.gid)).unwrap());
+    let of_user = resuming().await.env("CLAUDE_CONFIG_DIR", config.path().to_str().unwrap());
+    let (session, end, folder) =
+        resumed_folder(of_user.configure(|options| options.user = Some(NOBODY))).await;
+    assert!(folder.join("settings.json").exists() && !folder.join(".claude.json").exists());
+    stop(session, end).await;
 }
 
 // Guards: the CLI takes secrets only by arguments

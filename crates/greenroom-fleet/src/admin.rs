@@ -36,9 +36,10 @@ use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
 use crate::feed::FeedRetention;
 use crate::id::{Name, NodeId, PromptId, Tenant, Term, Timestamp};
-use crate::lists::{NamePage, NameQuery};
+use crate::limits::Quota;
+use crate::lists::{NameFilter, NamePage, NameQuery};
 use crate::pages::all_nodes;
-use crate::record::{NodeRecord, ProcessRecord};
+use crate::record::{NameRecord, NameState, NodeRecord, ProcessRecord, QuarantineKind, TenantRecord};
 use crate::request::Withdrawn;
 
 pub use crate::moving::{MoveError, MovedTenant};
@@ -116,6 +117,45 @@ impl Admin {
         self.backend.unquarantine(name).await
     }
 
+    /// Lets all quarantined sessions be activated again that were quarantined for a reason, such as one that was mended for all of them.
+    /// Returns their number. Reads the names that [somebody has to look at](NameRecord::is_stuck), in pages.
+    ///
+    /// ```
+    /// use greenroom_fleet::admin::Admin;
+    /// use greenroom_fleet::{BackendError, QuarantineKind};
+    ///
+    /// /// After the template of a profile was mended.
+    /// async fn mended(admin: &Admin) -> Result<usize, BackendError> {
+    ///     let fits = |why: &str| why.contains("no such template");
+    ///     admin.unquarantine_all(|_, kind, why| kind == QuarantineKind::Activations && fits(why)).await
+    /// }
+    /// # let _ = mended;
+    /// ```
+    ///
+    /// # Errors
+    /// The backend's. Sessions that were lifted before stay so: call it again for the rest.
+    pub async fn unquarantine_all(
+        &self,
+        fits: impl Fn(&NameRecord, QuarantineKind, &str) -> bool + Send,
+    ) -> Result<usize, BackendError> {
+        let (mut lifted, mut query) =
+            (0, NameQuery::new().only(NameFilter::Quarantined).limit(NameQuery::MOST));
+        loop {
+            let page = self.names(query.clone()).await?;
+            for record in page.names {
+                if let NameState::Quarantined { kind, why, .. } = &record.state
+                    && fits(&record, *kind, why)
+                {
+                    lifted += usize::from(self.unquarantine(record.name).await?);
+                }
+            }
+            match page.next {
+                Some(next) => query = query.after(next),
+                None => return Ok(lifted),
+            }
+        }
+    }
+
     /// Lists names, of all tenants or of one, such as those that somebody has to look at: [`NameFilter::Stuck`](crate::NameFilter::Stuck).
     ///
     /// # Errors
@@ -170,6 +210,34 @@ impl Admin {
     /// marked; [`MoveError::Backend`].
     pub async fn move_tenant(&self, tenant: &Tenant, to: &Admin) -> Result<MovedTenant, MoveError> {
         crate::moving::move_tenant(&*self.backend, &*to.backend, tenant).await
+    }
+
+    /// The account of a tenant: what it uses of its quota.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn tenant(&self, tenant: Tenant) -> Result<TenantRecord, BackendError> {
+        self.backend.tenant(tenant).await
+    }
+
+    /// The quota that was set for a tenant. `None`: that of the nodes' builders counts.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn quota(&self, tenant: Tenant) -> Result<Option<Quota>, BackendError> {
+        self.backend.quota(tenant).await
+    }
+
+    /// Sets the quota of a tenant, or removes it: see [`Operator::set_quota`](crate::Operator::set_quota).
+    ///
+    /// # Errors
+    /// The backend's; [`Invalid`](crate::BackendErrorKind::Invalid) for a quota that cannot work.
+    pub async fn set_quota(
+        &self,
+        tenant: Tenant,
+        quota: impl Into<Option<Quota>>,
+    ) -> Result<(), BackendError> {
+        self.backend.set_quota(tenant, quota.into()).await
     }
 
     /// Lists processes that lost owners of a session have left, in the order of their terms.

@@ -7,7 +7,8 @@ use tokio::sync::broadcast::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
+use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term};
+use crate::record::{Cause, QuarantineKind};
 
 /// A transition in a fleet.
 ///
@@ -29,10 +30,13 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Term};
 /// | | quarantined, lifted | `Quarantined`, `Unquarantined` |
 /// | | marked as being deleted, and removed | `Deleting`, `Deleted` |
 /// | a question | asked, decided | `Asked`, `Decided` |
+/// | a tenant | four fifths of its budget are spent, all of it is | `BudgetNearlySpent`, `BudgetSpent` |
 /// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
+/// | | a cause keeps sessions from starting, and does so no more | `Degraded`, `Mended` |
 /// | another node | this node has declared it dead | `NodeLost` |
+/// | a user of the pool | it cannot be cleaned, and is not lent | `UserSetAside` |
 ///
-/// Transitions of prompts, questions and quarantines come in the order in which the backend has made them. The process whose
+/// Transitions of prompts, questions, budgets and quarantines come in the order in which the backend has made them. The process whose
 /// request made a transition emits it, once.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -49,14 +53,14 @@ pub enum FleetEvent {
     Activating { name: Name, term: Term },
     /// The session has started.
     Activated { name: Name, term: Term, resumed: bool },
-    /// The session could not be started.
-    ActivationFailed { name: Name, why: String },
+    /// The session could not be started. With a cause the failure is not the session's, and counts for no quarantine.
+    ActivationFailed { name: Name, why: String, cause: Option<Cause> },
     /// The session ended by a failure or could not be started. Its next activation waits for this time, in milliseconds.
     BackingOff { name: Name, millis: u64 },
     /// The name cannot be activated here: another node has claimed it first.
     Elsewhere { name: Name, node: NodeId },
     /// The name is not activated, and takes no new prompts, until `unquarantine` is called.
-    Quarantined { name: Name, why: String },
+    Quarantined { name: Name, kind: QuarantineKind, why: String },
     /// The name may be activated again.
     Unquarantined { name: Name },
     /// A CLI begins with a prompt.
@@ -90,8 +94,21 @@ pub enum FleetEvent {
     /// A process that an earlier start of the service, or a lost node of this host, has left behind did not end by itself, and was
     /// killed.
     ProcessKilled { name: Name },
+    /// A user of the [pool](crate::FleetBuilder::users) is not lent again before it is clean: what a session has left could not be
+    /// removed, or a process of the user runs that no session has started. The fleet tries again when no other user is free.
+    UserSetAside { uid: u32, why: String },
+    /// The tenant has spent four fifths of its budget. Once in a period. Micro-dollars.
+    BudgetNearlySpent { tenant: Tenant, spent: u64, budget: u64 },
+    /// What is left of the tenant's budget is less than what is set aside for a turn: no turn begins until the next period. Once in a
+    /// period. Micro-dollars.
+    BudgetSpent { tenant: Tenant, spent: u64, budget: u64 },
     /// An actor of the fleet failed and was restarted.
     ActorRestarted { actor: String, why: String },
+    /// The cause keeps sessions of this node from starting: those of the profile and of the tenant, if they are given. One session at a
+    /// time tries again, and the others wait, or run on another node. Emitted once until `Mended`.
+    Degraded { cause: Cause, profile: Option<String>, tenant: Option<Tenant>, why: String },
+    /// A session has run again, so the others that the cause has held back start.
+    Mended { cause: Cause, profile: Option<String>, tenant: Option<Tenant> },
     /// A request to the backend fails and is repeated.
     BackendUnavailable { why: String },
     /// The backend made transitions faster than the fleet could emit them: so many events are missing.

@@ -11,6 +11,7 @@ use crate::error::{BackendError, debug_as_report};
 use crate::event::FleetEvent;
 use crate::id::{Name, PromptId, QuestionId, Timestamp};
 use crate::lists::InvalidCursor;
+use crate::record::QuarantineKind;
 use crate::usage::Usage;
 
 /// The entries that a feed keeps. A reader that is further behind gets [`FeedError::Gap`].
@@ -88,7 +89,7 @@ pub enum FeedEvent {
     /// A question was decided, or ended with its turn.
     Decided { prompt: PromptId, question: QuestionId },
     /// The name is not activated until `unquarantine` is called.
-    Quarantined { why: String },
+    Quarantined { kind: QuarantineKind, why: String },
     /// The name may be activated again.
     Unquarantined,
     /// The name takes no more prompts: its files are removed, then the name.
@@ -111,7 +112,7 @@ impl FeedEvent {
             }
             Self::Asked { prompt, question } => FleetEvent::Asked { name, prompt, question },
             Self::Decided { prompt, question } => FleetEvent::Decided { name, prompt, question },
-            Self::Quarantined { why } => FleetEvent::Quarantined { name, why },
+            Self::Quarantined { kind, why } => FleetEvent::Quarantined { name, kind, why },
             Self::Unquarantined => FleetEvent::Unquarantined { name },
             Self::Deleting => FleetEvent::Deleting { name },
             Self::Deleted => FleetEvent::Deleted { name },

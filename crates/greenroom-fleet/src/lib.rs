@@ -39,6 +39,7 @@
 //! | define a fleet: profiles, tenants, limits | [`FleetBuilder`], [`ActivationContext`], [`Quota`], [`FleetLimits`] |
 //! | find a session of a tenant and send it a prompt | [`Fleet::tenant`], [`FleetTenant::session`], [`FleetSession`], [`FleetPrompt`] |
 //! | read a turn, now or after a restart | [`FleetTurn`], [`FleetTenant::turn`], [`PromptOutcome`] |
+//! | show a turn on a page, from any node | [`FleetTurn::updates`], [`Update`] |
 //! | list sessions and prompts, find them by labels | [`FleetTenant::names`], [`FleetSession::prompts`], [`Labels`] |
 //! | count money and tokens | [`FleetTenant::usage`], [`FleetSession::usage`], [`PromptRecord::usage`] |
 //! | miss nothing of what happens | [`FleetTenant::feed`], [`FleetBuilder::feed`] |
@@ -47,6 +48,7 @@
 //! | watch the fleet, over all tenants | [`Fleet::operator`], [`Operator::events`], [`Operator::snapshot`] |
 //! | end the fleet | [`Fleet::drain`] |
 //! | look after a fleet from another program | [`admin`] |
+//! | run each session's CLI as a user of the system of its own | [`FleetBuilder::users`], [`UserPool`] |
 //! | keep everything in a file, or in a database of your own | [`backend`] |
 //! | let sessions move between hosts with their memory | [`FleetBuilder::transcripts`], on by default where services share a backend |
 //!
@@ -73,6 +75,7 @@ mod face;
 mod feed;
 mod fence;
 mod files;
+mod health;
 mod hub;
 mod id;
 mod label;
@@ -90,11 +93,16 @@ mod record;
 mod registry;
 mod request;
 #[cfg(test)]
+#[path = "../../../tests/support/root.rs"]
+mod root;
+#[cfg(test)]
 mod stage;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod transcripts;
+mod update;
 mod usage;
+mod users;
 #[cfg(test)]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;
@@ -102,9 +110,7 @@ mod wait;
 pub use access::{Access, Action, Authoriser, Denied};
 pub use admission::Tally;
 pub use clock::Clock;
-pub use error::{
-    BackendError, BackendErrorKind, FilesError, FilesErrorKind, FleetError, PromptError, Refusal,
-};
+pub use error::{BackendError, BackendErrorKind, FilesError, FilesErrorKind, FleetError, PromptError};
 pub use event::{FleetEvent, FleetEvents, PassivatedBy};
 pub use face::builder::FleetBuilder;
 pub use face::feed::Feed;
@@ -114,13 +120,15 @@ pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
 pub use face::tenant::FleetTenant;
+pub use face::turn::updates::TurnUpdates;
 pub use face::turn::{FleetTurn, TurnItem};
 pub use feed::{FeedCursor, FeedEntry, FeedError, FeedEvent, FeedPage, FeedRetention};
+pub use health::{Degradation, Health};
 pub use id::{
     AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp,
 };
 pub use label::Labels;
-pub use limits::{Budget, FleetLimits, Quota};
+pub use limits::{Budget, FleetLimits, Quota, Rate};
 pub use lists::{
     InvalidCursor, NameFilter, NamePage, NameQuery, PromptCursor, PromptEntry, PromptFilter, PromptPage,
     PromptQuery,
@@ -128,18 +136,20 @@ pub use lists::{
 pub use profile::{ActivationContext, Placement, TranscriptsIn};
 pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
 pub use record::{
-    CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord, NameState,
-    NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,
-    QuestionRecord, TenantRecord, Unsent,
+    Cause, CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord,
+    NameState, NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,
+    Quarantine, QuarantineKind, QuestionRecord, TenantRecord, Unsent,
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
-    CommandPut, Departure, Finish, Join, Marked, Owned, Ownership, Page, QuestionsOf, QueueBounds, Refused,
-    Reserve, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage,
-    Withdrawn,
+    CommandPut, Counted, Departure, Finish, Join, Marked, NodeMessage, Owned, Ownership, Page, QuestionsOf,
+    QueueBounds, Refused, StoredText, StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames,
+    WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
+pub use update::{InvalidUpdateId, TurnUsage, Update, UpdateId};
 pub use usage::{Usage, UsageEntry, UsageQuery};
+pub use users::UserPool;
 
 /// The programs of the README and of the guide are doc tests.
 #[cfg(all(doctest, feature = "testkit"))]

@@ -92,10 +92,12 @@ pub(crate) async fn move_tenant(
             break;
         }
     }
-    // The tenant runs nothing here any more. Money that is still reserved belongs to turns that were lost, and counts as spent.
+    // The tenant runs nothing here any more.
     let account = from.tenant(tenant.clone()).await?;
-    let spent = account.spent.saturating_add(account.reserved);
-    to.open_account(tenant.clone(), account.period, spent).await?;
+    to.open_account(tenant.clone(), account.period, account.spent).await?;
+    if let (Some(quota), None) = (from.quota(tenant.clone()).await?, to.quota(tenant.clone()).await?) {
+        to.set_quota(tenant.clone(), Some(quota)).await?;
+    }
     move_usage(from, to, tenant, here).await?;
     let mut moved = MovedTenant::default();
     for record in departing.values() {
@@ -221,9 +223,10 @@ impl Copy<'_> {
     async fn prompt(&self, of_name: &[u8]) -> Result<bool> {
         let id = PromptId(last_id(of_name)?);
         let place = Key::of(Table::Prompts).prompt(id).bytes().to_vec();
-        let mut rows = values(self.from, vec![place, of_name.to_vec()]).await?;
+        let mut rows = values(self.from, vec![place.clone(), of_name.to_vec()]).await?;
         let [(_, prompt), (_, listed)] = rows.as_slice() else { return Ok(false) };
-        let Some(end) = readable(end_of_prompt(prompt)).flatten() else { return Ok(false) };
+        let Some((end, bytes)) = readable(end_of_prompt(prompt)).flatten() else { return Ok(false) };
+        let is_there = !values(self.to, vec![place.clone()]).await?.is_empty();
         let Some(index) = readable(index_of_prompt(of_name, listed)) else { return Ok(false) };
         // By its end a prompt is forgotten there, also if this copy goes no further.
         let end = (end.bytes().to_vec(), of_name[1..].to_vec());
@@ -236,7 +239,12 @@ impl Copy<'_> {
         // Together, and the end once more: a prompt that is there is whole, and is forgotten in its time.
         rows.extend(values(self.from, index.iter().map(|key| key.bytes().to_vec()).collect()).await?);
         rows.push(end);
-        self.put(rows).await?;
+        if is_there {
+            // An earlier call has copied it as a whole, and its bytes count.
+            return self.put(rows).await.map(|()| true);
+        }
+        let kept = Key::of(Table::KeptBytes).tenant(self.record.name.tenant()).bytes().to_vec();
+        self.commit(rows, vec![(place, None)], [(kept, bytes)].into()).await?;
         Ok(true)
     }
 
@@ -255,10 +263,21 @@ impl Copy<'_> {
 
     /// Writes rows, as long as the name has not arrived: a write that comes late changes nothing of a session that runs.
     async fn put(&self, rows: Vec<Row>) -> Result<()> {
+        self.commit(rows, Vec::new(), BTreeMap::new()).await
+    }
+
+    /// Writes rows and adds to counters, if the rows of `absent` are absent as well.
+    async fn commit(
+        &self,
+        rows: Vec<Row>,
+        absent: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+        additions: BTreeMap<Vec<u8>, i64>,
+    ) -> Result<()> {
         let name = Key::of(Table::Names).name(&self.record.name).bytes().to_vec();
-        let expected = BTreeMap::from([(name, None)]);
+        let expected = absent.into_iter().chain([(name, None)]).collect();
         let writes = rows.into_iter().map(|(key, value)| (key, Some(value))).collect();
-        match self.to.commit(Lane::Requests, Commit { expected, writes, ..Commit::default() }).await? {
+        let commit = Commit { expected, writes, additions, ..Commit::default() };
+        match self.to.commit(Lane::Requests, commit).await? {
             Committed::Done => Ok(()),
             Committed::Conflict => {
                 let message = "the session has come to the other backend meanwhile: move the tenant again";

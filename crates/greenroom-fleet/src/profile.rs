@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use greenroom::SessionBuilder;
+use greenroom::{Options, SessionBuilder};
 use uuid::Uuid;
 
 use crate::id::{Name, Term};
@@ -25,7 +25,8 @@ pub enum Placement {
 #[non_exhaustive]
 pub enum TranscriptsIn {
     /// The backend, so a session's memory moves with the session to any host. An activation gets a configuration folder of its own,
-    /// with the conversation from the backend, so a profile must not set `CLAUDE_CONFIG_DIR`.
+    /// with the conversation from the backend, so a profile must not set `CLAUDE_CONFIG_DIR`. [`ActivationContext::isolated_options`]
+    /// leaves it out.
     Backend,
     /// The [folder](crate::FleetBuilder::folder) of the fleet on each host. On a backend that other services share, sessions have to
     /// stay on their hosts: see [`Placement::OnHost`].
@@ -52,5 +53,39 @@ pub struct ActivationContext {
     pub config_directory: PathBuf,
 }
 
-/// Builds the session of an activation. It is called anew at each activation.
+impl ActivationContext {
+    /// Options of an isolated session in the folders of this activation, which fit every setting of the fleet: those of
+    /// [`Options::isolated_in`](greenroom::Options::isolated_in), with the session's folder as `HOME`. The fleet adds the
+    /// configuration folder.
+    ///
+    /// ```
+    /// use greenroom::Session;
+    /// use greenroom::options::{BuiltInTools, EnvPolicy};
+    /// use greenroom_fleet::Fleet;
+    ///
+    /// let builder = Fleet::builder().profile("support", |cx| {
+    ///     let mut options = cx.isolated_options();
+    ///     options.env_policy = EnvPolicy::service_and(["ANTHROPIC_API_KEY"]);
+    ///     options.tools = Some(BuiltInTools::none());
+    ///     Session::builder().options(options)
+    /// });
+    /// # drop(builder);
+    /// ```
+    pub fn isolated_options(&self) -> Options {
+        let folder = self.working_directory.parent().unwrap_or(&self.working_directory);
+        // A folder that is no UTF-8 is refused when the fleet starts.
+        Options::isolated_in(folder.to_string_lossy(), &self.working_directory)
+    }
+
+    /// True for the call at the start of the fleet, with a made-up name and tenant, by which the fleet finds out if the profile fits. No
+    /// session is started of what the profile returns, and the folders do not exist.
+    pub fn is_probe(&self) -> bool {
+        self.term == Term(0)
+    }
+}
+
+/// The made-up name, and the made-up tenant, of a [probe](ActivationContext::is_probe).
+pub(crate) const PROBE: &str = "probe";
+
+/// Builds the session of an activation. It is called anew at each activation, and once as a probe.
 pub(crate) type Profile = Arc<dyn Fn(&ActivationContext) -> SessionBuilder + Send + Sync>;

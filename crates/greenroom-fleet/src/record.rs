@@ -24,8 +24,10 @@
 //!  └────────────┘ with a continuation, which is sent in place of the prompt
 //! ```
 
+mod cause;
 mod command;
 mod outcome;
+mod quarantine;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,8 +37,10 @@ use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
 use crate::label::Labels;
 use crate::usage::Usage;
 
+pub use cause::Cause;
 pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};
 pub use outcome::{InterruptedBy, PromptOutcome, Unsent};
+pub use quarantine::{Quarantine, QuarantineKind};
 
 /// A named session. A node of an older version drops the fields that it does not know. A later fact that has to survive such a node needs a
 /// row of its own.
@@ -58,8 +62,10 @@ pub struct NameRecord {
     pub term: Term,
     /// The state.
     pub state: NameState,
-    /// Prompts that wait.
+    /// Prompts that wait, reminders included.
     pub queued: u32,
+    /// Reminders among them.
+    pub reminders: u32,
     /// Reminders that have become ready. Counted so that the record changes when a reminder joins the queue: commits expect the record,
     /// and not the range of the queue.
     pub(crate) ripened: u64,
@@ -85,7 +91,11 @@ pub struct NameRecord {
     /// The reason for which the name is quarantined as soon as its owner gives it up or is lost, such as a gap in the
     /// transcript; of a name that moves to another backend, the reason for which it was quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quarantine: Option<String>,
+    pub quarantine: Option<Quarantine>,
+    /// The cause for which the session could not be started last, or for which a node has held it back, in words: 1 KiB at most. `None`
+    /// once a prompt has begun since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<String>,
     /// Its labels.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
@@ -98,6 +108,14 @@ impl NameRecord {
         !matches!(self.state, NameState::Free | NameState::Owned { .. })
             || !self.failures.is_empty()
             || self.losses > 0
+    }
+
+    /// The reason for which its prompts wait, as far as it is known.
+    pub(crate) fn waits_because(&self) -> Option<String> {
+        match &self.state {
+            NameState::Quarantined { why, .. } => Some(format!("the session is quarantined: {why}")),
+            _ => self.last_failure.clone(),
+        }
     }
 
     /// The order of its next prompt: now in milliseconds, or one more than the order of its last prompt if that is greater.
@@ -125,6 +143,8 @@ pub enum NameState {
     },
     /// The name is not activated until somebody calls `unquarantine`. Its prompts wait.
     Quarantined {
+        /// The kind of the reason.
+        kind: QuarantineKind,
         /// The reason.
         why: String,
         /// When it was quarantined.
@@ -177,8 +197,10 @@ pub struct PromptRecord {
     pub continuations: u32,
     /// The money reserved for the running turn, in micro-dollars.
     pub reserved: u64,
-    /// The start of the budget period in which the money was reserved.
-    pub period: Timestamp,
+    /// Bytes of its content and of its outcome, as far as they are kept.
+    pub bytes: u64,
+    /// Tells its content apart from others.
+    pub(crate) digest: Uuid,
     /// The number of the last message of the turn; 0 without messages. Messages are numbered from 1, over all its terms.
     pub last_seq: u64,
     /// Bytes of the messages that are kept.
@@ -344,12 +366,22 @@ pub enum NodeState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TenantRecord {
-    /// Prompts that wait.
+    /// Prompts that wait, without reminders.
     pub queued: u32,
-    /// The start of the budget period that the sums belong to.
+    /// Reminders that wait.
+    pub reminders: u32,
+    /// Sessions, awake or asleep.
+    pub names: u64,
+    /// Sessions that have an owner.
+    pub live: u32,
+    /// Bytes of the prompts that wait.
+    pub waiting_bytes: u64,
+    /// Bytes that are kept of its prompts.
+    pub kept_bytes: u64,
+    /// The start of the budget period that `spent` belongs to.
     pub period: Timestamp,
-    /// Money spent in the period, in micro-dollars.
+    /// Money spent in the period, in micro-dollars. A turn without a cost, such as that of a lost owner, counts as its reserve.
     pub spent: u64,
-    /// Money reserved for running turns, in micro-dollars. The reservation of a lost owner stays.
+    /// Money reserved for running turns, in micro-dollars.
     pub reserved: u64,
 }

@@ -20,7 +20,7 @@ pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 
 pub(crate) fn no_thread(error: &io::Error) -> Error {
     Error::new(
-        ErrorKind::Spawn,
+        ErrorKind::NoResources,
         format!("this process cannot start a thread for the start of a program: {error}"),
     )
     .with_help("raise the limit of threads (`ulimit -u`, `pids.max`), or start fewer programs")

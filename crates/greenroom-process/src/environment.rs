@@ -1,4 +1,5 @@
-//! Environments of processes, as `/proc` tells them.
+//! Environments of processes, as `/proc` tells them. A search for other facts of processes reads their [`Status`](Facts::Status) in
+//! the same way.
 //!
 //! ```text
 //!   a program runs ── execve ──► between two programs ──► the next program runs
@@ -60,6 +61,14 @@ const LOOKS: u32 = 5;
 const ROOM: usize = 128 << 10;
 const MOST_ROOM: usize = 8 << 20;
 
+/// The file of a process in `/proc` that a search reads.
+#[derive(Clone, Copy)]
+pub(crate) enum Facts {
+    Environment,
+    /// proc_pid_status(5). A process shows it also between two programs, and as a zombie.
+    Status,
+}
+
 /// How long searches wait, all searches that share it together.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
@@ -104,21 +113,21 @@ pub(super) fn is_between_programs(pid: Pid) -> bool {
 /// True if this process may read the environment of the process.
 pub(super) fn is_readable(pid: Pid) -> bool {
     let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    !File::open(path(pid)).is_err_and(refused)
+    !File::open(path(Facts::Environment, pid)).is_err_and(refused)
 }
 
-/// The environment of a process. Empty if it shows none at this moment.
+/// The environment of a process, or its status. Empty if it shows none at this moment.
 ///
 /// # Errors
 /// This process has no file descriptor left, or no memory.
-pub(super) fn of(pid: Pid) -> io::Result<Vec<u8>> {
+pub(super) fn of(facts: Facts, pid: Pid) -> io::Result<Vec<u8>> {
     let mut environment = vec![0; ROOM];
-    let length = read(&path(pid), &mut environment)?.unwrap_or(0);
+    let length = read(&path(facts, pid), &mut environment)?.unwrap_or(0);
     environment.truncate(length);
     Ok(environment)
 }
 
-/// Calls `look` with the environment of each process besides this process, or of those that were started `since` an earlier
+/// Calls `look` with the environment, or the status, of each process besides this process, or of those that were started `since` an earlier
 /// search. A process may be looked at more than once.
 ///
 /// A process that stays between two programs is missed. Without `/proc/loadavg`, a process may be missed whose parent has
@@ -131,6 +140,7 @@ pub(super) fn of(pid: Pid) -> io::Result<Vec<u8>> {
     reason = "a search blocks its thread anyway, and the system tells no event"
 )]
 pub(super) fn each(
+    facts: Facts,
     patience: &mut Patience,
     since: &mut Since,
     mut look: impl FnMut(Pid, &[u8]),
@@ -140,7 +150,7 @@ pub(super) fn each(
     let mut result = Ok(());
     // Returns whether the process is between two programs.
     let mut visit = |pid: Pid, is_listed: bool| {
-        match show(pid, &mut environment) {
+        match show(facts, pid, &mut environment) {
             Ok(Shown::Environment(length)) if is_listed || is_process(pid) => {
                 look(pid, &environment[..length])
             }
@@ -224,9 +234,9 @@ enum Shown {
     Nothing,
 }
 
-fn show(pid: Pid, environment: &mut Vec<u8>) -> io::Result<Shown> {
+fn show(facts: Facts, pid: Pid, environment: &mut Vec<u8>) -> io::Result<Shown> {
     for _ in 0..LOOKS {
-        match read(&path(pid), environment)? {
+        match read(&path(facts, pid), environment)? {
             None => return Ok(Shown::Nothing),
             Some(0) => {}
             Some(length) => return Ok(Shown::Environment(length)),
@@ -249,8 +259,12 @@ fn show(pid: Pid, environment: &mut Vec<u8>) -> io::Result<Shown> {
     Ok(Shown::Nothing)
 }
 
-fn path(pid: Pid) -> PathBuf {
-    format!("/proc/{}/environ", pid.as_raw_pid()).into()
+fn path(facts: Facts, pid: Pid) -> PathBuf {
+    let file = match facts {
+        Facts::Environment => "environ",
+        Facts::Status => "status",
+    };
+    format!("/proc/{}/{file}", pid.as_raw_pid()).into()
 }
 
 /// Reads an environment in one call, which the system answers from one program. Two calls could see two programs. Returns

@@ -77,6 +77,12 @@ impl fmt::Debug for Error {
 pub enum ErrorKind {
     /// There is no such program.
     NotFound,
+    /// The program exists, and the system cannot execute it.
+    NotExecutable,
+    /// The system has no memory, process, thread or open file left for the start.
+    NoResources,
+    /// No guardian runs, or it does not answer, and the start or the watchdog needs it.
+    NoGuardian,
     /// The program could not be started, or not under the conditions that were asked for.
     Spawn,
 }

@@ -52,8 +52,9 @@
 // - `mark.rs`: finds every descendant by a variable that descendants inherit
 // - `contain/`: finds every descendant by a control group (`cgroup.rs`) and the mark; `containment.rs` combines the two
 // - `contain/memory.rs`: the memory that the host's control groups leave
-// - `contain/ending.rs`: stops and kills the processes that have a mark, or another variable
+// - `contain/ending.rs`: stops and kills the processes that have a mark or another variable, or are of a user
 // - `variable.rs`: finds and kills processes by a variable of their environment, for the application
+// - `contain/user.rs`: the processes of a user of the system and what they leave in memory, for the application
 // - `contain/sweep.rs`: kills the descendants that have left the process group
 // - `guardian/`: one process for each host that outlives the host and ends what it leaves behind
 // - `identity.rs`: the identity of a child's process, for a host that comes after this one
@@ -75,6 +76,9 @@ mod identity;
 mod mark;
 mod numbers;
 mod process;
+#[cfg(all(test, target_os = "linux"))]
+#[path = "../../../tests/support/root.rs"]
+mod root;
 mod start;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
 mod stat;
@@ -91,6 +95,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use command::{Command, StderrSink};
 pub use contain::memory::available_memory;
+pub use contain::user::{kill_processes_of_user, processes_of_user, remove_ipc_of_user};
 pub use error::{Error, ErrorKind, ErrorReport, Result};
 pub use identity::ProcessIdentity;
 pub use process::{Child, Process, spawn};

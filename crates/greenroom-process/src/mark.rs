@@ -10,7 +10,7 @@ use std::io;
 use memchr::memmem;
 use rustix::process::Pid;
 
-use super::environment::{self, Patience, Since};
+use super::environment::{self, Facts, Patience, Since};
 
 pub(crate) const VARIABLE: &str = "GREENROOM_INCARNATION";
 
@@ -44,7 +44,7 @@ pub(crate) fn scan(
     patience: &mut Patience,
     mut found: impl FnMut(usize, Pid),
 ) -> io::Result<()> {
-    environment::each(patience, &mut Since::default(), |pid, environment| {
+    environment::each(Facts::Environment, patience, &mut Since::default(), |pid, environment| {
         if let Some(position) = position(marks, environment) {
             found(position, pid);
         }
@@ -53,7 +53,8 @@ pub(crate) fn scan(
 
 /// True if the process shows the mark now, or if nobody can tell. A process in `execve` shows none.
 pub(crate) fn has(mark: &str, pid: Pid) -> bool {
-    environment::of(pid).map_or(true, |environment| position(&[mark], &environment).is_some())
+    environment::of(Facts::Environment, pid)
+        .map_or(true, |environment| position(&[mark], &environment).is_some())
 }
 
 /// The position in `marks` of the first one that the environment has.

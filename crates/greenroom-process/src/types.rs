@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// The host needs the permission to become this user (root, or the capability), or the child does not start.
 /// Supplementary groups are dropped. The environment stays the same: set another `HOME`, or the child uses the host's home.
+///
+/// On Linux the child and all that it starts gain no rights by starting a program (`PR_SET_NO_NEW_PRIVS`), so `sudo` fails, and a
+/// program with the set-user-ID bit runs as this user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -2,11 +2,7 @@
 
 use std::io;
 
-use super::environment::{Patience, Since, each};
-
-/// Most rounds in which processes are killed.
-#[cfg(target_os = "linux")]
-const ROUNDS: u32 = 64;
+use super::environment::{Facts, Patience, Since, each};
 
 /// The processes on this machine, besides this process, whose environment has the variable with `value` as one of its
 /// values, in rising order. Commas separate the values of a variable, so a value must not have one. Zombies do not count.
@@ -36,7 +32,7 @@ const ROUNDS: u32 = 64;
 /// ```
 pub fn processes_with(variable: &str, value: &str) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
-    each(&mut Patience::default(), &mut Since::default(), |pid, environment| {
+    each(Facts::Environment, &mut Patience::default(), &mut Since::default(), |pid, environment| {
         if has(environment, variable, value) {
             found.push(pid.as_raw_nonzero().get().unsigned_abs());
         }
@@ -67,8 +63,9 @@ pub fn processes_with(variable: &str, value: &str) -> io::Result<Vec<u32>> {
 pub fn kill_processes_with(variable: &str, value: &str) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     return super::contain::ending::kill_all(
+        Facts::Environment,
         |environment| has(environment, variable, value).then_some(0),
-        ROUNDS,
+        super::contain::ending::ROUNDS,
         Patience::default(),
         || true,
     );

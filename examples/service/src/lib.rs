@@ -28,10 +28,10 @@ use axum::{Router, routing::get, routing::post};
 use futures_util::stream::{self, StreamExt};
 use greenroom::callback::InquiryAnswer;
 use greenroom::options::{BuiltInTools, EnvPolicy};
-use greenroom::{Message, NoArgs, Options, Session, SessionBuilder, ToolServer};
+use greenroom::{Message, NoArgs, Session, SessionBuilder, ToolServer};
 use greenroom_fleet::{ActivationContext, AnswerError, Fleet, FleetBuilder, FleetError, FleetPrompt};
 use greenroom_fleet::{PromptError, PromptId, PromptOutcome, Query, QuestionId, QuestionQuery, Quota};
-use greenroom_fleet::{Refusal, Tenant, TurnItem};
+use greenroom_fleet::{Refused, Tenant, TurnItem};
 use serde_json::{Value, json};
 
 /// Gives the session of a user its CLI, or a stand-in.
@@ -49,10 +49,8 @@ pub fn users(most: usize, idle: Duration, connect: Connect) -> FleetBuilder {
 }
 
 /// The session of a user, in folders that the fleet has made.
-#[expect(clippy::expect_used, reason = "the fleet takes a panic here as a failed start, and says so")]
 fn session(cx: &ActivationContext) -> SessionBuilder {
-    let folder = cx.working_directory.parent().expect("the folder of the session");
-    let mut options = Options::isolated(folder).expect("the folder of the data is an absolute path in UTF-8");
+    let mut options = cx.isolated_options();
     options.env_policy = EnvPolicy::service_and(["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"]);
     options.tools = Some(BuiltInTools::none());
     options.include_partial_messages = true;
@@ -137,11 +135,11 @@ fn outcome(end: Result<PromptOutcome, FleetError>) -> Option<Result<Event, axum:
 fn refusal(error: PromptError) -> Response {
     tracing::warn!(%error, "a prompt was not accepted");
     let (status, after) = match &error {
-        PromptError::Refused { retry_after: None, .. } => (StatusCode::CONFLICT, None),
-        PromptError::Refused { why: Refusal::Draining, retry_after } => {
-            (StatusCode::SERVICE_UNAVAILABLE, *retry_after)
-        }
-        PromptError::Refused { retry_after, .. } => (StatusCode::TOO_MANY_REQUESTS, *retry_after),
+        PromptError::Refused(why) => match (why, why.retry_after()) {
+            (_, None) => (StatusCode::CONFLICT, None),
+            (Refused::Draining, after) => (StatusCode::SERVICE_UNAVAILABLE, after),
+            (_, after) => (StatusCode::TOO_MANY_REQUESTS, after),
+        },
         _ => (StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(1))),
     };
     let after = after.map(|after| [(header::RETRY_AFTER, after.as_secs_f64().ceil().to_string())]);

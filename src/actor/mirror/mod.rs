@@ -36,7 +36,7 @@ use self::queue::{Lost, MirrorQueue, QueuedFrame, SettledWaiter, report_later};
 use crate::Options;
 use crate::blocking::caught::DropElsewhere;
 use crate::lock::lock;
-use crate::options::{StoreFlush, StoreOptions};
+use crate::options::{OsUser, StoreFlush, StoreOptions};
 use crate::plain::LONGEST;
 use crate::sessions::TranscriptEntry;
 use crate::store::SessionStore;
@@ -51,6 +51,8 @@ pub(crate) struct Mirror {
     /// The folder of all transcripts, as the CLI names it.
     projects: PathBuf,
     cwd: PathBuf,
+    /// The owner of the transcripts, if the CLI runs as another user.
+    user: Option<OsUser>,
     /// `projects` with its symbolic links resolved.
     resolved: OnceCell<PathBuf>,
     queue: Mutex<MirrorQueue>,
@@ -80,6 +82,7 @@ impl Mirror {
             store,
             options: options.store.clone(),
             cwd: options.cwd.clone().unwrap_or_else(|| PathBuf::from(".")),
+            user: options.user,
             projects: config_dir.join("projects"),
             resolved: OnceCell::new(),
             queue: Mutex::default(),

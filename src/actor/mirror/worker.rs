@@ -144,7 +144,7 @@ impl Mirror {
         session_id: Option<String>,
         mut stored: StoredFiles,
     ) -> Vec<(String, Vec<TranscriptEntry>)> {
-        let (projects, cwd) = (self.projects.clone(), self.cwd.clone());
+        let (projects, cwd, user) = (self.projects.clone(), self.cwd.clone(), self.user);
         let reading = blocking(move || {
             if let Some(id) = session_id {
                 let main = projects.join(key_of_path(&canonical(&cwd))).join(format!("{id}.jsonl"));
@@ -153,7 +153,7 @@ impl Mirror {
             let mut unreported = Vec::new();
             for (path, StoredFile { last, .. }) in stored {
                 let (mut entries, mut after_last) = (Vec::new(), last.is_none());
-                let read = each_line(Path::new(&path), |line| {
+                let read = each_line(Path::new(&path), user, |line| {
                     let Ok(entry) = TranscriptEntry::parse(line) else { return false };
                     match entry.uuid() {
                         // Skip entries without an id: they could come twice, and nothing links to them.

@@ -15,6 +15,8 @@
 //! The folder belongs to the user that the CLI runs as, and is closed to others (0700). A host that is killed leaves
 //! the folder behind, in `store.folder` or the system's folder for temporary files.
 
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -25,7 +27,7 @@ use super::Loaded;
 use crate::Options;
 use crate::blocking::in_background;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::is_absent;
+use crate::files::{is_absent, open_of};
 use crate::options::OsUser;
 use crate::sessions::{TranscriptEntry, config_dir, sidecar_path, variable};
 use crate::store::{AGENT_METADATA, metadata};
@@ -112,6 +114,8 @@ pub(super) fn write(
             write_private(&sidecar_path(&path), note.to_string().as_bytes()).map_err(refused)?;
         }
     }
+    let owners = owners(config, user);
+    let copy = |from: &Path, to: &Path, change: fn(&mut Value)| copy(from, to, &owners, change);
     copy(
         &config.config_dir.join(".credentials.json"),
         &home.path().join(".credentials.json"),
@@ -137,13 +141,22 @@ fn write_entries(path: &Path, entries: &[TranscriptEntry]) -> io::Result<()> {
     write_private(path, &text)
 }
 
-/// Copies a file of the user's configuration, changed. A missing file is skipped; a file that cannot be read is logged.
-fn copy(from: &Path, to: &Path, change: impl FnOnce(&mut Value)) {
+/// The users whose files are copied for a CLI that runs as another user: that user, and the owner of the configuration folder. In a
+/// folder of its own the CLI may have made links to files of others.
+fn owners(config: &UserConfig, user: Option<OsUser>) -> Vec<u32> {
+    let of_folder = fs::metadata(&config.config_dir).ok().map(|found| found.uid());
+    user.map(|user| [Some(user.uid), of_folder]).into_iter().flatten().flatten().collect()
+}
+
+/// Copies a file of the user's configuration, changed. A missing file is skipped; a file that cannot be read, or belongs to nobody of
+/// the `owners` if there are any, is logged.
+fn copy(from: &Path, to: &Path, owners: &[u32], change: impl FnOnce(&mut Value)) {
     let copied = || -> io::Result<()> {
         if !fs::metadata(from)?.is_file() {
             return Err(io::Error::other("it is no file"));
         }
-        let text = fs::read(from)?;
+        let mut text = Vec::new();
+        open_of(from, owners)?.read_to_end(&mut text)?;
         let json = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
         let Ok(mut value) = serde_json::from_slice::<Value>(json) else {
             // Not copied as it is: it may hold a login with its refresh token.

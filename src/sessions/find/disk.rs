@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(feature = "sessions"), allow(dead_code, reason = "most callers need the feature"))]
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -10,7 +10,8 @@ use std::time::SystemTime;
 use super::key::{canonical, key_of_path, long_prefix, session_id_of};
 use super::worktree::worktrees;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::is_absent;
+use crate::files::{is_absent, open_of};
+use crate::options::OsUser;
 use crate::sessions::read::TranscriptEntry;
 
 /// Bytes that are read at a time.
@@ -205,8 +206,17 @@ fn modified(metadata: &Metadata) -> SystemTime {
 
 /// Calls `take` for each line that starts with `{`. Returns the number of lines that are no entries: lines that start
 /// otherwise, and lines for which `take` returned false.
-pub(crate) fn each_line(path: &Path, mut take: impl FnMut(&str) -> bool) -> Result<usize> {
-    let file = File::open(path).map_err(|error| unreadable(path, error))?;
+///
+/// # Errors
+/// The file cannot be read, or does not belong to `owner`: a CLI that runs as another user may have put a link to a file of somebody
+/// else in its place.
+pub(crate) fn each_line(
+    path: &Path,
+    owner: Option<OsUser>,
+    mut take: impl FnMut(&str) -> bool,
+) -> Result<usize> {
+    let owners: Vec<_> = owner.map(|owner| owner.uid).into_iter().collect();
+    let file = open_of(path, &owners).map_err(|error| unreadable(path, error))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let (mut line, mut skipped) = (Vec::new(), 0);
     loop {
@@ -226,7 +236,7 @@ pub(crate) fn each_line(path: &Path, mut take: impl FnMut(&str) -> bool) -> Resu
 pub(crate) fn read_entries(path: &Path) -> Result<(Vec<TranscriptEntry>, usize)> {
     let mut entries = Vec::new();
     let skipped =
-        each_line(path, |line| TranscriptEntry::parse(line).map(|entry| entries.push(entry)).is_ok())?;
+        each_line(path, None, |line| TranscriptEntry::parse(line).map(|entry| entries.push(entry)).is_ok())?;
     Ok((entries, skipped))
 }
 

@@ -365,6 +365,8 @@ fn an_isolated_session_has_its_folder_and_nothing_of_the_host() {
     expected.strict_mcp_config = true;
     expected.verbatim_prompts = true;
     assert_eq!(options, expected);
+    expected.env.remove("CLAUDE_CONFIG_DIR");
+    assert_eq!(Options::isolated_in("/srv/users/ada", "/srv/users/ada/work"), expected);
     let bytes = OsString::from_vec(b"/srv/\xff".to_vec());
     for folder in [OsString::from("users/ada"), OsString::new(), bytes] {
         let refused = Options::isolated(&folder).unwrap_err();

@@ -81,7 +81,7 @@ fn unbounded(builder: FleetBuilder) -> FleetBuilder {
 }
 
 fn bounds() -> QueueBounds {
-    QueueBounds { name: u32::MAX, tenant: u32::MAX, fleet: u32::MAX }
+    QueueBounds { name: u32::MAX, tenant: u32::MAX, fleet: u32::MAX, ..Default::default() }
 }
 
 /// A prompt of 200 bytes for a name, as the fleet asks its backend to accept it.
@@ -98,7 +98,7 @@ fn accept(name: &str) -> Result<Accept> {
         continuations: 0,
         not_before: None,
         wait: Duration::from_secs(3600),
-        budget: None,
+        quota: greenroom_fleet::Quota::default(),
         bounds: bounds(),
     })
 }

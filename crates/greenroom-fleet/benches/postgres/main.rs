@@ -84,8 +84,8 @@ fn accept(name: String) -> Accept {
         continuations: 0,
         not_before: None,
         wait: HOUR,
-        budget: None,
-        bounds: QueueBounds { name: 1_000_000, tenant: 1_000_000, fleet: 1_000_000 },
+        quota: greenroom_fleet::Quota::default(),
+        bounds: QueueBounds { name: 1_000_000, tenant: 1_000_000, fleet: 1_000_000, ..Default::default() },
     }
 }
 
@@ -134,7 +134,13 @@ async fn accepts(backend: &PostgresBackend, pool: &PgPool) {
 /// A node that owns a name.
 async fn owner(backend: &PostgresBackend, node: NodeId, name: &str) -> Ownership {
     let name = format!("acme/{}", name).parse::<Name>().unwrap();
-    let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: name.clone(),
+        node,
+        attempt: AttemptId::new(),
+        losses: 3,
+        quota: greenroom_fleet::Quota::default(),
+    };
     match backend.claim(claim).await.unwrap() {
         Claimed::Won(record) => Ownership { name, node, term: record.term },
         other => panic!("{other:?}"),
@@ -150,7 +156,7 @@ async fn accepted(backend: &PostgresBackend, name: &str) -> PromptId {
 
 async fn begun(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId) -> AttemptId {
     let attempt = AttemptId::new();
-    let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     attempt
 }
@@ -209,8 +215,15 @@ async fn turn(backend: &PostgresBackend, owner: &Ownership) -> Duration {
     let attempt = begun(backend, owner, prompt).await;
     let took = before.elapsed();
     let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
-    let finish =
-        Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, usage: None, quarantine: None };
+    let finish = Finish {
+        owner: owner.clone(),
+        prompt,
+        attempt,
+        outcome,
+        cost: Some(0),
+        usage: None,
+        quarantine: None,
+    };
     assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(_)));
     took
 }

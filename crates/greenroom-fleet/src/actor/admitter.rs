@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::cell::NameCell;
 use super::task::{Task, answer, spawn};
 use crate::admission::{Admission, AdmissionMessage, Counts, Grant};
-use crate::id::Name;
+use crate::id::{Name, Tenant};
 use crate::lock::locked;
 
 /// A message to the actor of admission.
@@ -22,6 +22,10 @@ pub(crate) enum AdmitterMessage {
     Of(Name, AdmissionMessage, DerivedActorRef<Granted>),
     /// The actor of the name has ended: it wants nothing, and its slot is free.
     Gone(Name),
+    /// Names of these tenants may be free on other nodes.
+    Lift(Vec<Tenant>),
+    /// The quotas of these tenants have changed.
+    Requote(Vec<Tenant>),
     /// Time has passed.
     Timer,
     Drain,
@@ -138,6 +142,8 @@ impl Actor for Admitter {
                 state.admission.handle(&name, AdmissionMessage::Freed, Instant::now());
                 state.actors.remove(&name);
             }
+            AdmitterMessage::Lift(tenants) => tenants.iter().for_each(|tenant| state.admission.lift(tenant)),
+            AdmitterMessage::Requote(tenants) => state.admission.requote(&tenants),
             AdmitterMessage::Timer => {}
             AdmitterMessage::Drain => state.admission.set_draining(),
             AdmitterMessage::Counts(reply) => answer(reply, state.admission.counts()),

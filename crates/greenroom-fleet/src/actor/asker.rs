@@ -101,7 +101,7 @@ impl Asker {
         self.shared.tell_transitions();
         let stored = match self.decision(&mut changes, question).await.map_err(not_asked)? {
             Some(Decision::Answered { answer: Value::Null, .. } | Decision::Expired { .. }) => {
-                return Err(format!("no person has answered within {:?}", self.shared.limits.question));
+                return Err(format!("no person has answered within {:?}", self.limit()));
             }
             Some(Decision::Answered { answer, .. }) => answer,
             None => return Err("the turn has ended in which this was asked".to_owned()),
@@ -114,6 +114,12 @@ impl Asker {
         }
     }
 
+    /// The time for an answer.
+    fn limit(&self) -> Duration {
+        let (limit, quota) = (self.shared.limits.question, self.shared.quotas.of(self.owner.name.tenant()));
+        quota.question.map_or(limit, |of_tenant| of_tenant.min(limit))
+    }
+
     /// Keeps a question in the backend.
     ///
     /// # Errors
@@ -123,7 +129,7 @@ impl Asker {
         let running = self.cell.upgrade().and_then(|cell| cell.holdings().running);
         let prompt = running.ok_or_else(no_turn)?;
         let body = serde_json::to_value(inquiry).map_err(refused)?;
-        let (start, limit) = (Instant::now(), self.shared.limits.question);
+        let (start, limit) = (Instant::now(), self.limit());
         let asked = repeat_owned(&self.shared, || {
             // Time that the backend was away counts.
             let wait = limit.saturating_sub(start.elapsed());
@@ -150,7 +156,7 @@ impl Asker {
             if left.is_zero() {
                 return self.expire(id).await;
             }
-            hint(changes, Change::Decided(id), left.min(LOOK)).await;
+            hint(changes, Change::Decided(question.prompt, id), left.min(LOOK)).await;
             match repeat(&self.shared, || backend.question(id)).await? {
                 Some(QuestionRecord { decision: None, .. }) => {}
                 question => return Ok(question.and_then(|question| question.decision)),

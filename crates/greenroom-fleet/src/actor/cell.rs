@@ -1,6 +1,7 @@
-//! The holdings of a name (slot, ownership, session) are kept outside of its actor: an actor that fails leaves them to be given back.
+//! The holdings of a name (slot, ownership, session, user of the system) are kept outside of its actor: an actor that fails leaves them to be given back.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use greenroom::Session;
 use tokio::time::Instant;
@@ -11,6 +12,7 @@ use super::name::steps::losses::{Loss, Losses};
 use crate::id::{AttemptId, Name, PromptId};
 use crate::lock::locked;
 use crate::request::Ownership;
+use crate::users::HeldUser;
 
 /// A name that is not passive.
 pub(crate) struct NameCell {
@@ -47,17 +49,21 @@ impl StageKind {
     }
 }
 
-/// The slot, the ownership and the session of a name.
+/// The slot, the ownership, the session and the user of a name.
 #[derive(Default)]
 pub(crate) struct Holdings {
     /// The actor was woken, and has not looked at its queue since.
     is_dirty: bool,
     /// The slot of this admission.
     pub(crate) slot: bool,
+    /// The profile of the name, once its record was read.
+    pub(crate) profile: Option<String>,
     /// The claim that is under way, or that has made this node the owner.
     pub(crate) claim: Option<AttemptId>,
     pub(crate) owner: Option<Ownership>,
     pub(crate) session: Option<Session>,
+    /// The user of the system that the session's CLI runs as, if the fleet has a pool of users.
+    pub(crate) user: Option<HeldUser>,
     /// The prompt of the running turn.
     pub(crate) running: Option<PromptId>,
     /// The stage of the name's actor, and its beginning, for snapshots. `None`: the actor has just started.
@@ -68,8 +74,8 @@ pub(crate) struct Holdings {
     kill: CancellationToken,
     /// Another owner has the name: nothing more is written.
     is_fenced: bool,
-    /// The fleet has no more time: the running turn goes on elsewhere if it can.
-    pub(crate) is_cut: bool,
+    /// The fleet has no more time: the running turn goes on elsewhere if it can. Otherwise it has this time to tell its cost.
+    pub(crate) cut: Option<Duration>,
 }
 
 impl NameCell {
@@ -81,6 +87,11 @@ impl NameCell {
     /// The holdings, locked. Drop the guard before an `await`.
     pub(crate) fn holdings(&self) -> MutexGuard<'_, Holdings> {
         locked(&self.holdings)
+    }
+
+    /// The profile of a name whose record was read.
+    pub(crate) fn profile(&self) -> String {
+        self.holdings().profile.clone().unwrap_or_default()
     }
 
     /// Cancel this to end the session of the current activation at once.
@@ -106,9 +117,9 @@ impl NameCell {
         self.kill().cancel();
     }
 
-    /// The fleet has no more time: the session ends at once.
-    pub(crate) fn cut(&self) {
-        self.holdings().is_cut = true;
+    /// The fleet has no more time: the session ends at once, but for the time that a turn has to tell its cost.
+    pub(crate) fn cut(&self, grace: Duration) {
+        self.holdings().cut = Some(grace);
         self.kill().cancel();
     }
 

@@ -1,6 +1,6 @@
 //! The state that all actors and handles of a fleet share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::admitter::AdmissionLink;
 use super::cell::NameCell;
 use crate::access::Authoriser;
 use crate::backend::{Backend, Reply, Requests};
@@ -18,16 +19,17 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::fence::Fence;
 use crate::files::Folders;
+use crate::health::{Degradation, NodeHealth, Try};
 use crate::hub::Hub;
-use crate::id::{Name, NodeId, Tenant, Timestamp};
-use crate::limits::{FleetLimits, Quota};
+use crate::id::{Name, NodeId, Tenant};
+use crate::limits::{FleetLimits, Quotas};
 use crate::lock::locked;
 use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
-use crate::record::{NameState, NodeState, ProcessRecord, TenantRecord};
-use crate::registry::is_current;
-use crate::request::{Change, Reserve};
+use crate::record::{Cause, NameState, NodeState, ProcessRecord};
+use crate::request::Change;
 use crate::usage::Usage;
+use crate::users::Users;
 
 /// Attempts to carry out a request of the application, and the pause between them.
 pub(crate) const ATTEMPTS: u32 = 5;
@@ -67,12 +69,17 @@ pub(crate) async fn hint(changes: &mut broadcast::Receiver<Change>, wanted: Chan
 pub(crate) struct FleetShared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) limits: FleetLimits,
-    pub(crate) quotas: HashMap<Tenant, Quota>,
-    pub(crate) default_quota: Quota,
+    pub(crate) quotas: Arc<Quotas>,
+    /// Tenants of which a claim was refused because they are at their caps. Admission grants them no further slots here until some are free.
+    pub(crate) at_cap: Mutex<HashSet<Tenant>>,
+    /// The way to the actor of admission.
+    pub(crate) admission: AdmissionLink,
     /// Decides what people may do. `None`: nothing.
     pub(crate) authoriser: Option<Arc<dyn Authoriser>>,
     pub(crate) profiles: HashMap<String, Profile>,
     pub(crate) folders: Folders,
+    /// The users of the system that the CLIs run as. `None`: the user of this process.
+    pub(crate) users: Option<Users>,
     pub(crate) node: NodeId,
     /// The name of the host.
     pub(crate) host: String,
@@ -81,7 +88,7 @@ pub(crate) struct FleetShared {
     /// The backend keeps the transcripts. Otherwise each host keeps those of its sessions as files.
     pub(crate) transcripts: bool,
     /// The other living nodes, as the keeper has counted them.
-    pub(crate) peers: AtomicU32,
+    pub(crate) peers: Arc<AtomicU32>,
     /// The names that have an actor here, with what they hold.
     pub(crate) awake: Mutex<HashMap<Name, Arc<NameCell>>>,
     /// What the turns of this node have used.
@@ -104,20 +111,11 @@ pub(crate) struct FleetShared {
     pub(crate) tasks: TaskTracker,
     /// The moment at which the node gives its lease up unless the lease is renewed before.
     pub(crate) fence: Fence,
+    /// The causes that keep sessions from starting on this node.
+    pub(crate) health: NodeHealth,
 }
 
 impl FleetShared {
-    /// The quota of a tenant.
-    pub(crate) fn quota(&self, tenant: &Tenant) -> &Quota {
-        self.quotas.get(tenant).unwrap_or(&self.default_quota)
-    }
-
-    /// The money to set aside for a turn that begins now. `None`: the tenant has no budget.
-    pub(crate) fn reserve(&self, tenant: &Tenant, now: Timestamp) -> Option<Reserve> {
-        let budget = self.quota(tenant).budget?;
-        Some(Reserve { period: budget.period_at(now), budget: budget.amount, amount: budget.reserve })
-    }
-
     /// Asks the backend for a caller. A few attempts, because the caller waits for the answer.
     pub(crate) async fn ask<'a, T>(
         &'a self,
@@ -157,8 +155,23 @@ impl FleetShared {
         }
     }
 
+    /// Notes that a session of a name has failed by a cause that is not its own. `false`: the node has too many causes in mind, so the
+    /// name has to back off by itself.
+    pub(crate) fn failed_by(&self, cause: Cause, why: String, cell: &NameCell, tries: &mut Vec<Try>) -> bool {
+        let (profile, tenant) = (Some(cell.profile()), Some(cell.name.tenant().clone()));
+        let since = self.backend.now();
+        let failed = Degradation { cause, profile, tenant, why, since, tries: 1 };
+        let told = self.health.failed(failed, tries, &self.limits);
+        told.map(|told| told.into_iter().for_each(|event| self.tell(event))).is_ok()
+    }
+
+    /// Notes that a session is up, or with `by_turn` that the model has answered it, in spite of the causes that it has tried.
+    pub(crate) fn passed(&self, tries: &mut Vec<Try>, by_turn: bool) {
+        self.health.passed(tries, by_turn).into_iter().for_each(|event| self.tell(event));
+    }
+
     fn send(&self, event: FleetEvent) {
-        tracing::debug!(?event, "fleet");
+        log(&event);
         // An error: nobody listens.
         self.events.send(event).ok();
     }
@@ -237,11 +250,25 @@ impl FleetShared {
     }
 }
 
-/// True if an account has the money that a turn sets aside.
-pub(crate) fn has_room(account: &TenantRecord, reserve: &Reserve, now: Timestamp) -> bool {
-    let counts = is_current(account.period, reserve, now);
-    let used = if counts { account.spent.saturating_add(account.reserved) } else { 0 };
-    reserve.budget.saturating_sub(used) >= reserve.amount.max(1)
+/// Writes an event to the log: what somebody has to look at louder than the rest.
+fn log(event: &FleetEvent) {
+    match event {
+        FleetEvent::Quarantined { name, kind, why, .. } => {
+            tracing::error!(name = shown(name), ?kind, why, "a session is quarantined");
+        }
+        FleetEvent::ActivationFailed { name, why, cause: None, .. } => {
+            tracing::warn!(name = shown(name), why, "a session could not be started");
+        }
+        FleetEvent::Degraded { cause, profile, tenant, why } => {
+            let tenant = tenant.as_ref().map(Tenant::as_str);
+            tracing::warn!(%cause, profile, tenant, why, "sessions cannot run on this node, which tries again");
+        }
+        FleetEvent::Mended { cause, profile, tenant } => {
+            let tenant = tenant.as_ref().map(Tenant::as_str);
+            tracing::info!(%cause, profile, tenant, "sessions run on this node again");
+        }
+        event => tracing::debug!(?event, "fleet"),
+    }
 }
 
 /// The words in which a name is written to a log: names are the application's own and may hold anything.

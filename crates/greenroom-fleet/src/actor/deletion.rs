@@ -130,7 +130,7 @@ mod tests {
     async fn a_name_with_many_prompts_and_files_is_deleted_whole() {
         let shared = joined(MemoryBackend::new(), FleetLimits::default()).await;
         shared.folders.open().await.unwrap();
-        let bounds = QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 };
+        let bounds = QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000, ..Default::default() };
         let mut last = None;
         for key in 0..2_500 {
             let accept =

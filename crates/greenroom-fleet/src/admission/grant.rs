@@ -82,7 +82,7 @@ impl Admission {
         }
         let has_slot = |name: &Arc<Name>| {
             let tenant = self.tenants.get(&self.seats.get(name)?.tenant)?;
-            Some(tenant.tally.has_slot(tenant.cap))
+            Some(tenant.tally.has_slot(tenant.slots()))
         };
         self.promised.values().find(|name| has_slot(name) == Some(true)).cloned()
     }
@@ -115,7 +115,7 @@ impl Admission {
 
     /// Promises a slot to the name and charges its tenant, if a slot is free or on its way.
     fn promise(&mut self, name: &Name, tenant: &Tenant) -> bool {
-        let has_room = self.tenants.get(tenant).is_some_and(|tenant| tenant.tally.has_room(tenant.cap));
+        let has_room = self.tenants.get(tenant).is_some_and(|tenant| tenant.tally.has_room(tenant.slots()));
         if !has_room || !self.tally.has_room(self.limits.live) {
             return false;
         }
@@ -135,7 +135,7 @@ impl Admission {
     /// The holder that makes room for the next request, which is the tenant's.
     fn victim(&self, tenant: &Tenant) -> Option<Arc<Name>> {
         let tenant = self.tenants.get(tenant)?;
-        let (rested, last) = if tenant.tally.has_room(tenant.cap) {
+        let (rested, last) = if tenant.tally.has_room(tenant.slots()) {
             // Every request of this list comes after the one that is next in order, and the last tenant's last comes last.
             let last = self.ring.yielding.last_key_value().and_then(|(_, id)| self.tenants.get(id));
             (&self.rested, last)

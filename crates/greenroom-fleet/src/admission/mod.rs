@@ -24,7 +24,18 @@
 //! - *Idle* and asking: the name is between two turns. It goes on at once if it is the next in order; else a request before its own
 //!   may take its slot. It then leaves and keeps its place in the queue.
 //! - A name that asks while it *runs* queues when its turn has ended, at the place of its next prompt.
-//! - A slot is free after `freed` only, from whatever state.
+//! - A slot is free after `freed` only, from whatever state, or after `at cap`, from *starting* back to *asking*.
+//!
+//! # A tenant at its cap
+//!
+//! The cap of a tenant's live sessions holds over all nodes. This machine knows the names of its node alone, so the backend decides:
+//!
+//! ```text
+//!  open (its cap) ──AtCap: a claim is refused──► shared (the slots that it holds here) ──lift: names of it are free elsewhere──► open
+//! ```
+//!
+//! A tenant that is *shared* gets a slot only in place of another one of its own, as at its cap. So idle sessions make room on the nodes that
+//! hold them. If it holds none here, it waits, and takes no slot from others.
 //!
 //! # The order
 //!
@@ -62,7 +73,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::id::{Name, Tenant};
-use crate::limits::{FleetLimits, Quota};
+use crate::limits::{FleetLimits, Quotas};
 use seat::{Seat, Slot};
 use tenants::{Ring, TenantState};
 
@@ -92,6 +103,9 @@ pub(crate) enum AdmissionMessage {
     /// The process group of the name is gone: its slot is free. Also after a failed activation, whose request is spent: ask again
     /// to try again. A name that has asked since is activated again in its order.
     Freed,
+    /// The backend has refused the name an owner, because its tenant is at its cap on all nodes together. Its slot is free, and its request
+    /// stands again. Until [`Admission::lift`] the tenant has no more slots here than it holds now.
+    AtCap,
 }
 
 /// What a name asks for.
@@ -161,8 +175,7 @@ pub(crate) struct Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     limits: FleetLimits,
-    quotas: HashMap<Tenant, Quota>,
-    default_quota: Quota,
+    quotas: Arc<Quotas>,
     seats: HashMap<Arc<Name>, Seat>,
     tenants: HashMap<Arc<Tenant>, TenantState>,
     ring: Ring,
@@ -180,9 +193,9 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// A machine without holders. A tenant that `quotas` does not name has the default quota.
-    pub(crate) fn new(limits: FleetLimits, quotas: HashMap<Tenant, Quota>, default_quota: Quota) -> Self {
-        Self { limits, quotas, default_quota, ..Self::default() }
+    /// A machine without holders.
+    pub(crate) fn new(limits: FleetLimits, quotas: Arc<Quotas>) -> Self {
+        Self { limits, quotas, ..Self::default() }
     }
 
     /// Takes in a message of a name. A message that does not fit the name's slot changes nothing.
@@ -194,7 +207,41 @@ impl Admission {
                 self.last_order = self.last_order.max(order);
                 self.change(name, |seat| seat.ask(want, order, now));
             }
+            AdmissionMessage::AtCap => {
+                self.change(name, |seat| seat.handle(&message, now));
+                // Nobody keeps a slot free for a name that would be refused as well.
+                let of_tenant = |other: &&Arc<Name>| other.tenant() == name.tenant();
+                let promised: Vec<_> = self.promised.values().filter(of_tenant).cloned().collect();
+                for other in promised {
+                    self.change(&other, |seat| seat.slot = Slot::Nothing);
+                }
+                self.change_tenant(name.tenant(), |tenant| tenant.share = Some(tenant.tally.live()));
+            }
             message => self.change(name, |seat| seat.handle(&message, now)),
+        }
+    }
+
+    /// Some names of the tenant may have become free on other nodes.
+    pub(crate) fn lift(&mut self, tenant: &Tenant) {
+        self.change_tenant(tenant, |tenant| tenant.share = None);
+    }
+
+    /// The quotas of these tenants have changed.
+    pub(crate) fn requote(&mut self, tenants: &[Tenant]) {
+        for id in tenants {
+            let quota = self.quotas.of(id);
+            let Some(tenant) = self.tenants.get_mut(id) else { continue };
+            self.ring.reweigh(tenant, quota.weight);
+            self.change_tenant(id, |tenant| tenant.cap = quota.live);
+        }
+    }
+
+    fn change_tenant(&mut self, tenant: &Tenant, change: impl FnOnce(&mut TenantState)) {
+        let Some((id, _)) = self.tenants.get_key_value(tenant) else { return };
+        let id = Arc::clone(id);
+        if let Some(tenant) = self.tenants.get_mut(&id) {
+            change(tenant);
+            self.ring.file(&id, tenant);
         }
     }
 
@@ -229,9 +276,9 @@ impl Admission {
         if self.seats.contains_key(name) {
             return;
         }
-        let (id, quota) =
-            (Arc::new(name.tenant().clone()), self.quotas.get(name.tenant()).unwrap_or(&self.default_quota));
-        self.tenants.entry(Arc::clone(&id)).or_insert_with(|| TenantState::new(quota)).names += 1;
+        let id = Arc::new(name.tenant().clone());
+        let new = || TenantState::new(&self.quotas.of(&id));
+        self.tenants.entry(Arc::clone(&id)).or_insert_with(new).names += 1;
         self.seats.insert(Arc::new(name.clone()), Seat::new(id));
     }
 

@@ -92,6 +92,10 @@ impl Seat {
                 self.busy = *busy && slot.is_held();
             }
             (AdmissionMessage::Leaving, slot) if slot.is_held() => self.slot = Slot::Leaving,
+            (AdmissionMessage::AtCap, Slot::Starting { turn }) => {
+                self.want = Some(if turn { Want::Turn } else { Want::Warm });
+                (self.slot, self.busy) = (Slot::Nothing, false);
+            }
             (AdmissionMessage::Freed, slot) if slot.is_held() => {
                 (self.slot, self.busy) = (Slot::Nothing, false);
             }

@@ -21,6 +21,8 @@ pub(super) struct TenantState {
     weight: u128,
     /// Slots that the tenant may hold. A tenant with zero is never granted anything.
     pub(super) cap: usize,
+    /// Slots that it may hold here while it is at its cap on all nodes together.
+    pub(super) share: Option<usize>,
     /// Names of it that hold or ask.
     pub(super) names: usize,
     pub(super) tally: Tally,
@@ -46,6 +48,11 @@ pub(super) struct TenantState {
 impl TenantState {
     pub(super) fn new(quota: &Quota) -> Self {
         Self { weight: quota.weight.max(1).into(), cap: quota.live, ..Self::default() }
+    }
+
+    /// Slots that the tenant may hold now.
+    pub(super) fn slots(&self) -> usize {
+        self.share.map_or(self.cap, |share| share.min(self.cap))
     }
 
     /// Enters a name in the lists in which it belongs.
@@ -115,6 +122,15 @@ impl Ring {
         tenant.place = (next, self.arrive());
     }
 
+    /// Gives the tenant another weight, for its next grants.
+    pub(super) fn reweigh(&mut self, tenant: &mut TenantState, weight: u32) {
+        let weight = weight.max(1).into();
+        if tenant.asks {
+            self.weights = self.weights - tenant.weight + weight;
+        }
+        tenant.weight = weight;
+    }
+
     /// Enters the tenant in the lists in which it belongs after a change of one of its names.
     pub(super) fn file(&mut self, id: &Arc<Tenant>, tenant: &mut TenantState) {
         match (tenant.asks, tenant.queue > 0) {
@@ -128,12 +144,12 @@ impl Ring {
             _ => {}
         }
         tenant.asks = tenant.queue > 0;
-        let (slotless, room) = (!tenant.slotless.is_empty(), tenant.tally.has_room(tenant.cap));
+        let (slotless, room) = (!tenant.slotless.is_empty(), tenant.tally.has_room(tenant.slots()));
         let own_victim = !tenant.rested.is_empty() || !tenant.yielding.is_empty();
         for (list, belongs) in [
             (&mut self.ready, !tenant.ready.is_empty()),
             (&mut self.open, slotless && room),
-            (&mut self.capped, slotless && !room && own_victim && tenant.cap > 0),
+            (&mut self.capped, slotless && !room && own_victim && tenant.slots() > 0),
             (&mut self.yielding, !tenant.yielding.is_empty()),
         ] {
             list.remove(&tenant.filed);

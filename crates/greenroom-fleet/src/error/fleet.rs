@@ -1,11 +1,9 @@
 //! The errors of a fleet.
 
-use std::time::Duration;
-
 use super::{BackendError, FilesError, debug_as_report};
 use crate::access::Denied;
 use crate::id::{InvalidName, NodeId, PromptId};
-use crate::request;
+use crate::request::Refused;
 
 /// The reason why a fleet could not do what was asked.
 #[derive(Clone, thiserror::Error)]
@@ -89,14 +87,9 @@ pub enum PromptError {
     /// The person for whom the handle acts may not prompt the session.
     #[error(transparent)]
     Denied(#[from] Denied),
-    /// The prompt was not accepted, and nothing of it is kept.
-    #[error("{why}")]
-    Refused {
-        /// The reason.
-        why: Refusal,
-        /// The time after which the prompt may be accepted; `None`: not as it is.
-        retry_after: Option<Duration>,
-    },
+    /// The prompt was not accepted, and nothing of it is kept. [`Refused::retry_after`] has the time after which it may be accepted.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// The backend did not answer in time, so the prompt may have been accepted. Send it again with its key, or look for its id
     /// with [`FleetTenant::turn`](crate::FleetTenant::turn).
     #[error("it is not known whether the prompt {prompt} was accepted: send it again with its key. {cause}")]
@@ -111,22 +104,4 @@ pub enum PromptError {
     },
 }
 
-/// The reason why a prompt was not accepted.
-#[derive(Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// A rule of the registry.
-    #[error(transparent)]
-    Rule(#[from] request::Refused),
-    /// The fleet has no profile of this name.
-    #[error("the fleet has no profile '{0}': add it to the builder")]
-    UnknownProfile(String),
-    /// The fleet has ended, or is draining and knows no other node that can run the session.
-    #[error("the fleet is draining, or has ended: send the prompt to the fleet that takes over")]
-    Draining,
-    /// The prompt cannot be kept.
-    #[error("{0}")]
-    Invalid(String),
-}
-
-debug_as_report!(FleetError, PromptError, Refusal, request::Refused, InvalidName, Denied);
+debug_as_report!(FleetError, PromptError, Refused, InvalidName, Denied);

@@ -8,5 +8,5 @@ mod report;
 pub(crate) use backend::Result;
 pub use backend::{BackendError, BackendErrorKind};
 pub use files::{FilesError, FilesErrorKind};
-pub use fleet::{FleetError, PromptError, Refusal};
+pub use fleet::{FleetError, PromptError};
 pub(crate) use report::debug_as_report;

@@ -21,11 +21,13 @@ use crate::event::{FleetEvent, FleetEvents};
 use crate::feed::FeedRetention;
 use crate::fence::{self, Fence};
 use crate::files::Folders;
+use crate::health::NodeHealth;
 use crate::hub::Hub;
 use crate::id::{NodeId, Tenant};
-use crate::limits::{FleetLimits, Quota};
+use crate::limits::{FleetLimits, Quota, Quotas};
 use crate::opening;
 use crate::profile::{ActivationContext, Placement, Profile, TranscriptsIn};
+use crate::users::{UserPool, Users};
 
 /// The number of events that a slow reader may be behind.
 const EVENTS: usize = 1024;
@@ -39,6 +41,7 @@ pub struct FleetBuilder {
     authoriser: Option<Arc<dyn Authoriser>>,
     profiles: HashMap<String, Profile>,
     folder: Option<PathBuf>,
+    users: Option<UserPool>,
     host: Option<String>,
     placement: Placement,
     transcripts: Option<TranscriptsIn>,
@@ -59,6 +62,7 @@ impl Fleet {
             authoriser: None,
             profiles: HashMap::new(),
             folder: None,
+            users: None,
             host: None,
             placement: Placement::default(),
             transcripts: None,
@@ -80,7 +84,11 @@ impl FleetBuilder {
     }
 
     /// Adds a profile: how the sessions that name it are built. Each activation calls the function, which must not block.
-    /// The fleet sets the conversation, and a working directory and a configuration folder unless the profile does.
+    /// The fleet sets the conversation, and a working directory and a configuration folder unless the profile does. Begin with
+    /// [`ActivationContext::isolated_options`] for sessions of different users.
+    ///
+    /// [`start`](Self::start) calls the function once with a made-up name, and starts no session of what it returns: it refuses a profile that
+    /// chooses the conversation, or the configuration folder where the fleet has to. [`ActivationContext::is_probe`] tells this call.
     ///
     /// Its handlers decide about permissions, questions of the model, elicitations and dialogs. What they leave open, such as a
     /// permission without a handler or [`PermissionDecision::undecided`](greenroom::PermissionDecision::undecided), becomes a
@@ -88,7 +96,7 @@ impl FleetBuilder {
     /// own one, unless [`FleetLimits::question`] is zero. For dialogs, name their kinds with
     /// [`inquiry_dialogs`](SessionBuilder::inquiry_dialogs).
     ///
-    /// A panic in it is a failed activation.
+    /// A panic in it is a failed activation, and is ignored in the call at the start.
     #[must_use]
     pub fn profile(
         mut self,
@@ -106,14 +114,15 @@ impl FleetBuilder {
         self
     }
 
-    /// Sets the quota of a [tenant](Tenant). A text that is no tenant is an error of the start.
+    /// Sets the quota of a [tenant](Tenant), for as long as the backend has none: [`Operator::set_quota`](crate::Operator::set_quota) sets
+    /// it there. Set it alike on all nodes. A text that is no tenant is an error of the start.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>, quota: Quota) -> Self {
         self.quotas.insert(tenant.into(), quota);
         self
     }
 
-    /// Sets the quota of all other tenants.
+    /// Sets the quota of all other tenants, in the same way.
     #[must_use]
     pub fn default_quota(mut self, quota: Quota) -> Self {
         self.default_quota = quota;
@@ -134,6 +143,41 @@ impl FleetBuilder {
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
+        self
+    }
+
+    /// Has the CLI of each live session run as a user of the system of its own. Default: all run as the user of this process, and
+    /// can read and change each other's files. Needs root, and Linux.
+    ///
+    /// No two sessions have a user at the same time. When a session ends, its folder is closed, all processes of the user are killed,
+    /// and its files in `/tmp` and the like are removed before another session gets the user. The files of a session go with it to its next
+    /// user. A user that cannot be cleaned is [set aside](FleetEvent::UserSetAside).
+    ///
+    /// The fleet sets [`Options::user`](greenroom::Options::user), and `HOME` and `TMPDIR` to folders of the session unless the profile
+    /// does. A profile that sets `user` is a failed activation. All users must be able to run the CLI and to reach the
+    /// [folder](FleetBuilder::folder) of the sessions. What a profile creates in the session's own folders becomes the user's; folders
+    /// elsewhere do not.
+    ///
+    /// The pool has at least [`FleetLimits::live`] users. Services on one machine may share a pool only if they share the folder, such
+    /// as the versions of a service during a deploy. A pool that serves two versions at once has twice as many users.
+    ///
+    /// ```no_run
+    /// use greenroom_fleet::{Fleet, UserPool};
+    ///
+    /// # async fn start() -> Result<(), greenroom_fleet::FleetError> {
+    /// let fleet = Fleet::builder()
+    ///     .configure(|limits| limits.live = 40)
+    ///     .folder("/var/lib/shop/sessions")
+    ///     .users(UserPool::ids(60_000..60_080))
+    ///     .start()
+    ///     .await?;
+    /// # drop(fleet);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn users(mut self, pool: UserPool) -> Self {
+        self.users = Some(pool);
         self
     }
 
@@ -217,7 +261,8 @@ impl FleetBuilder {
     ///
     /// # Errors
     /// [`FleetError::Invalid`] for limits that cannot work, and on a shared backend without a guardian program or a host's name, or for
-    /// [`TranscriptsIn::Folder`] with [`Placement::Anywhere`];
+    /// [`TranscriptsIn::Folder`] with [`Placement::Anywhere`], for [users](FleetBuilder::users) without root, or with too few of them, and
+    /// for a profile that does not fit the fleet;
     /// [`FleetError::Session`] if the guardian does not answer; [`FleetError::Files`] if the folder cannot be used;
     /// [`FleetError::Backend`].
     pub async fn start(self) -> Result<Fleet, FleetError> {
@@ -255,6 +300,12 @@ impl FleetBuilder {
         let Some(folder) = self.folder.or_else(|| backend.default_folder()) else {
             return invalid("the backend names no folder for files: call `FleetBuilder::folder`");
         };
+        // The CLI gets paths in variables, and whole ones, because its working directory is another.
+        let Some(folder) = std::path::absolute(folder).ok().filter(|folder| folder.to_str().is_some()) else {
+            return invalid(
+                "the folder for files is no path in UTF-8: name another one with `FleetBuilder::folder`",
+            );
+        };
         let is_shared = backend.is_shared();
         if is_shared && self.host.is_none() {
             return invalid(
@@ -273,26 +324,32 @@ impl FleetBuilder {
         }
         let watchdog =
             (self.watchdog && is_shared).then(|| fence::watchdog(self.limits.lease)).transpose()?;
-        let fence = Fence::new(self.limits.lease, watchdog);
+        let (fence, peers) = (Fence::new(self.limits.lease, watchdog), Arc::default());
+        let mut folders = Folders::at(folder, transcripts == TranscriptsIn::Backend);
+        let mut users = None;
+        if let Some(pool) = &self.users {
+            folders = folders.for_users();
+            users = Some(Users::new(pool, self.limits.live, folders.clone())?);
+        }
+        let quotas = self.quotas.into_iter().map(|(id, quota)| Ok((Tenant::new(id)?, quota)));
+        let quotas = quotas.collect::<Result<_, FleetError>>()?;
         Ok(FleetShared {
             transitions: backend.transitions().into(),
-            hub: Hub::of(&backend),
+            hub: Hub::of(&backend, Arc::clone(&peers)),
             backend,
             limits: self.limits,
-            quotas: self
-                .quotas
-                .into_iter()
-                .map(|(id, quota)| Ok((Tenant::new(id)?, quota)))
-                .collect::<Result<_, FleetError>>()?,
-            default_quota: self.default_quota,
+            quotas: Arc::new(Quotas::new(quotas, self.default_quota)),
+            at_cap: Default::default(),
+            admission: Default::default(),
             authoriser: self.authoriser,
             profiles: self.profiles,
-            folders: Folders::at(folder, transcripts == TranscriptsIn::Backend),
+            folders,
+            users,
             node: NodeId::new(),
             host: self.host.unwrap_or_else(|| "local".to_owned()),
             placement: self.placement,
             transcripts: transcripts == TranscriptsIn::Backend,
-            peers: Default::default(),
+            peers,
             awake: Default::default(),
             used: Default::default(),
             events: self.events,
@@ -302,6 +359,7 @@ impl FleetBuilder {
             ended: self.ended,
             tasks: TaskTracker::new(),
             fence,
+            health: NodeHealth::new(),
         })
     }
 
@@ -318,17 +376,7 @@ impl FleetBuilder {
         }
         let quotas = self.quotas.values().chain([&self.default_quota]);
         for quota in quotas {
-            if quota.weight == 0 || quota.live == 0 {
-                return invalid(
-                    "the `weight` and `live` of a quota are at least 1, or its tenant would never get a turn",
-                );
-            }
-            if quota.budget.is_some_and(|budget| budget.reserve > budget.amount) {
-                return invalid("the `reserve` of a budget is at most its `amount`, or no turn could begin");
-            }
-            if quota.budget.is_some_and(|budget| budget.period.is_zero()) {
-                return invalid("the `period` of a budget is longer than nothing");
-            }
+            quota.check().or_else(invalid)?;
         }
         Ok(())
     }

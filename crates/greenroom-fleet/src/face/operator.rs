@@ -5,9 +5,11 @@ use super::scope::Scope;
 use super::session::FleetSession;
 use super::turn::FleetTurn;
 use crate::admin::Admin;
+use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::event::FleetEvents;
-use crate::id::{Name, PromptId, QuestionId};
+use crate::id::{Name, PromptId, QuestionId, Tenant};
+use crate::limits::Quota;
 use crate::question::{AnswerError, QuestionAnswer, QuestionQuery};
 use crate::record::QuestionRecord;
 
@@ -74,6 +76,44 @@ impl Operator {
         answer: impl Into<QuestionAnswer>,
     ) -> Result<(), AnswerError> {
         self.fleet.answer(&self.scope, question, answer.into()).await
+    }
+
+    /// The quota of a tenant, as it counts on this node: the one that was set, or that of the builder.
+    ///
+    /// # Errors
+    /// [`FleetError::Backend`].
+    pub async fn quota(&self, tenant: Tenant) -> Result<Quota, FleetError> {
+        let shared = &self.fleet.handle.shared;
+        let set = shared.ask(|backend| backend.quota(tenant.clone())).await?;
+        Ok(set.unwrap_or_else(|| shared.quotas.given(&tenant).clone()))
+    }
+
+    /// Sets the quota of a tenant for all nodes, while they run. The backend keeps it. `None` removes it, so that the builders' quota
+    /// counts again.
+    ///
+    /// It counts for the next prompt, claim and turn on any node; the weight and the time of turns within five seconds. A cap that is lower
+    /// than before ends no session: fewer get a slot until enough of them sleep.
+    ///
+    /// ```
+    /// use greenroom_fleet::{Fleet, Quota, Tenant};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let fleet = Fleet::builder().start().await?;
+    /// let (operator, acme) = (fleet.operator(), Tenant::new("acme")?);
+    /// let quota = operator.quota(acme.clone()).await?.live(20).prompts(600, 50);
+    /// operator.set_quota(acme.clone(), quota.clone()).await?;
+    /// assert_eq!(operator.quota(acme).await?, quota);
+    /// # fleet.drain(std::time::Duration::from_secs(5)).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`FleetError::Backend`], of the kind [`Invalid`](crate::BackendErrorKind::Invalid) for a quota that cannot work.
+    pub async fn set_quota(&self, tenant: Tenant, quota: impl Into<Option<Quota>>) -> Result<(), FleetError> {
+        let quota = quota.into();
+        Ok(self.fleet.handle.shared.ask(|backend| backend.set_quota(tenant.clone(), quota.clone())).await?)
     }
 
     /// Operations over the fleet's backend: also over a file, which no other process can open meanwhile.

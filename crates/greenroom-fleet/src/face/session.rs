@@ -1,14 +1,13 @@
 //! A named session of a fleet.
 
 mod command;
-
-use std::time::Duration;
+mod running;
 
 use greenroom::Prompt;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use self::command::{AGAIN, Commanded, command, owner};
+use self::command::{AGAIN, Commanded, command};
 use super::fleet::Fleet;
 use super::prompt::FleetPrompt;
 use super::scope::Scope;
@@ -19,17 +18,11 @@ use crate::actor::deletion;
 use crate::actor::name::NameMessage;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
-use crate::error::{BackendErrorKind, FleetError, PromptError, Refusal};
-use crate::id::{Name, Ownership, PromptId, Timestamp};
+use crate::error::{BackendErrorKind, FleetError, PromptError};
+use crate::id::{Name, PromptId, Timestamp};
 use crate::question::QuestionQuery;
 use crate::record::{CommandKind, NameRecord, NameState, PromptContent, QuestionRecord};
-use crate::request::{Accept, Accepted, Marked, QueueBounds, Refused};
-
-/// The time after which a refused prompt may be accepted, where nothing tells a better one.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The time after which a prompt to a quarantined session is worth another attempt: a person has to lift the
-/// quarantine.
-const AFTER_QUARANTINE: Duration = Duration::from_secs(60);
+use crate::request::{Accept, Accepted, Marked, Refused};
 
 /// A named session of a fleet. It is there when it is prompted: nothing has to be created or kept.
 ///
@@ -75,42 +68,30 @@ impl FleetSession {
     /// Not cancel-safe: if the future is dropped, the prompt may still be accepted.
     ///
     /// # Errors
-    /// [`PromptError::Refused`], with the time after which another attempt may succeed, and [`PromptError::Unknown`] if the
-    /// backend does not answer.
+    /// [`PromptError::Refused`], whose [`retry_after`](Refused::retry_after) is the time after which another attempt may succeed, and
+    /// [`PromptError::Unknown`] if the backend does not answer.
     pub async fn prompt(&self, prompt: impl Into<FleetPrompt>) -> Result<FleetTurn, PromptError> {
         let prompt = prompt.into();
         let shared = self.shared();
         self.scope.allow(shared, Action::Prompt, Some(&self.name)).await?;
-        let refused = |why, retry_after| Err(PromptError::Refused { why, retry_after });
         if !shared.takes_prompt(&self.name).await {
-            return refused(Refusal::Draining, Some(RETRY_AFTER));
+            return Err(Refused::Draining.into());
         }
         if !shared.profiles.contains_key(&self.profile) {
-            return refused(Refusal::UnknownProfile(self.profile.clone()), None);
+            return Err(Refused::UnknownProfile(self.profile.clone()).into());
         }
-        let accept = match self.accept(&prompt) {
-            Ok(accept) => accept,
-            Err(error) => return refused(Refusal::Invalid(error), None),
-        };
+        let accept = self.accept(&prompt).map_err(Refused::Invalid)?;
         let unknown = |cause| PromptError::Unknown { prompt: accept.prompt, key: prompt.key.clone(), cause };
         let accepted = match shared.ask(|backend| backend.accept(accept.clone())).await {
             Err(error) if error.kind() == BackendErrorKind::Invalid => {
-                return refused(Refusal::Invalid(error.to_string()), None);
+                return Err(Refused::Invalid(error.to_string()).into());
             }
             accepted => accepted.map_err(unknown)?,
         };
         let (record, is_duplicate) = match accepted {
             Accepted::New(record) => (record, false),
             Accepted::Duplicate(record) => (record, true),
-            Accepted::Refused(why) => {
-                let retry_after = match &why {
-                    Refused::QueueFull { .. } | Refused::Deleting | Refused::Moving => Some(RETRY_AFTER),
-                    Refused::Quarantined { .. } => Some(AFTER_QUARANTINE),
-                    Refused::OverBudget => self.next_budget(),
-                    _ => None,
-                };
-                return refused(Refusal::Rule(why), retry_after);
-            }
+            Accepted::Refused(why) => return Err(why.into()),
         };
         shared.tell_transitions();
         self.send(NameMessage::Wake(None), true);
@@ -120,7 +101,6 @@ impl FleetSession {
     fn accept(&self, prompt: &FleetPrompt) -> Result<Accept, String> {
         let json = |prompt: &Prompt| serde_json::to_value(prompt).map_err(|error| error.to_string());
         let limits = &self.shared().limits;
-        let queued = self.shared().quota(self.name.tenant()).queued;
         Ok(Accept {
             prompt: PromptId::new(),
             name: self.name.clone(),
@@ -136,94 +116,35 @@ impl FleetSession {
             continuations: prompt.continuation.as_ref().map_or(0, |(_, times)| *times),
             not_before: prompt.not_before.map(Timestamp::of),
             wait: prompt.wait.unwrap_or(limits.wait),
-            budget: self.shared().reserve(self.name.tenant(), self.shared().backend.now()),
-            bounds: QueueBounds { tenant: queued.unwrap_or(limits.queue.tenant), ..limits.queue },
+            quota: self.shared().quotas.given(self.name.tenant()).clone(),
+            bounds: limits.queue,
         })
     }
 
-    /// The time until the tenant has another budget.
-    fn next_budget(&self) -> Option<Duration> {
-        let shared = self.shared();
-        let (budget, now) = (shared.quota(self.name.tenant()).budget?, shared.backend.now());
-        Some(budget.period_at(now).after(budget.period).since(now))
-    }
-
-    /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up.
+    /// Starts the session without a prompt, so that the next prompt need not wait for that. Returns when it is up: on the node that owns
+    /// the session, and here if no node does.
     ///
     /// # Errors
-    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot start; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
+    /// [`FleetError::State`] if the session is not known yet, is quarantined, or cannot start; [`FleetError::OwnerFailed`] if it cannot
+    /// start on the node that owns it, and [`FleetError::OwnerSilent`] if that node does not answer; [`FleetError::Backend`].
     pub async fn warm(&self) -> Result<(), FleetError> {
         self.allow(Action::Warm).await?;
         for _ in 0..ATTEMPTS {
-            // `None`: the actor of the name was about to end, and the next one takes the message.
-            if let Some(warm) = self.ask(true, NameMessage::Warm).await {
-                return warm;
+            match self.ask(true, NameMessage::Warm).await {
+                Some(Err(FleetError::Elsewhere { .. })) => {
+                    // Otherwise the owner has given the session back meanwhile.
+                    if command(self.shared(), &self.name, CommandKind::Warm).await? == Commanded::Done {
+                        return Ok(());
+                    }
+                }
+                Some(warm) => return warm,
+                // The actor of the name was about to end, and the next one takes the message.
+                None => {}
             }
             tokio::time::sleep(AGAIN).await;
         }
         let why = "the session was being put to sleep, or the fleet is draining: try again";
         Err(FleetError::State(why.to_owned()))
-    }
-
-    /// Interrupts the running turn, on any node. `false`: no turn runs. Prompts that wait go on waiting.
-    ///
-    /// If another node owns the session, the first look at the session's record decides which turn is meant: a later turn is not
-    /// interrupted. The owner has ten seconds to take the interrupt, also if this future is dropped meanwhile.
-    ///
-    /// # Errors
-    /// [`FleetError::Session`] or [`FleetError::OwnerFailed`] if the CLI does not take the interrupt; [`FleetError::OwnerSilent`] and
-    /// [`FleetError::OutcomeUnknown`] if another node owns the session and does not answer; [`FleetError::Backend`].
-    pub async fn interrupt(&self) -> Result<bool, FleetError> {
-        self.interrupt_if(None).await
-    }
-
-    /// Interrupts the turn of a prompt, if it runs. `false`: it does not run.
-    ///
-    /// # Errors
-    /// As [`interrupt`](Self::interrupt).
-    pub async fn interrupt_turn(&self, prompt: PromptId) -> Result<bool, FleetError> {
-        self.interrupt_if(Some(prompt)).await
-    }
-
-    async fn interrupt_if(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
-        self.allow(Action::Interrupt).await?;
-        match self.interrupt_here(prompt).await {
-            Ok(false) => {}
-            interrupted => return interrupted,
-        }
-        // The first look decides which turn is meant, so that no later one is hit.
-        let running = match prompt {
-            Some(prompt) => Some(prompt),
-            None => owner(self.shared(), &self.name).await?.and_then(|(_, running)| running),
-        };
-        let Some(prompt) = running else { return Ok(false) };
-        match command(self.shared(), &self.name, CommandKind::Interrupt { prompt }).await? {
-            Commanded::Done => Ok(true),
-            Commanded::Nothing => Ok(false),
-            Commanded::Here => self.interrupt_here(Some(prompt)).await,
-        }
-    }
-
-    async fn interrupt_here(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
-        self.ask(false, |done| NameMessage::Interrupt { prompt, done }).await.unwrap_or(Ok(false))
-    }
-
-    /// Says something in the running turn: see [`Session::steer`](greenroom::Session::steer). It is not kept like a prompt.
-    ///
-    /// # Errors
-    /// [`FleetError::State`] if no turn runs; [`FleetError::Session`]; [`FleetError::Elsewhere`]; [`FleetError::Backend`].
-    pub async fn steer(&self, message: impl Into<Prompt>) -> Result<(), FleetError> {
-        self.allow(Action::Steer).await?;
-        let message = Box::new(message.into());
-        match self.ask(false, |done| NameMessage::Steer { message, done }).await {
-            Some(Err(FleetError::State(_))) | None => match owner(self.shared(), &self.name).await? {
-                Some((Ownership { node, .. }, _)) if node != self.shared().node => {
-                    Err(FleetError::Elsewhere { node })
-                }
-                _ => Err(FleetError::State("no turn of the session runs: send a prompt".to_owned())),
-            },
-            Some(steered) => steered,
-        }
     }
 
     /// Puts the session to sleep, after its running turn, and returns when its CLI is gone. A prompt that waits wakes it again.
@@ -273,7 +194,8 @@ impl FleetSession {
             return Ok(());
         }
         let quarantine = async || {
-            let quarantined = self.shared().ask(|backend| backend.quarantine(self.name.clone(), why.clone()));
+            let quarantined =
+                self.shared().ask(|backend| backend.quarantine(self.name.clone(), why.clone().into()));
             Ok(quarantined.await?)
         };
         if !self.mark(quarantine).await? {

@@ -13,6 +13,7 @@ use crate::actor::supervisor::FleetMessage;
 use crate::admission::Tally;
 use crate::backend::Requests;
 use crate::error::FleetError;
+use crate::health::Health;
 use crate::id::{Name, NodeId, PromptId, Tenant};
 use crate::lock::locked;
 use crate::record::NameRecord;
@@ -72,13 +73,15 @@ impl Query {
 pub struct FleetSnapshot {
     pub node: NodeId,
     pub draining: bool,
+    /// The causes that keep sessions from starting on this node.
+    pub health: Health,
     /// The cap of live sessions, and how many are live: starting, running a turn, idle, or being ended.
     pub live_limit: usize,
     pub live: usize,
     /// The names of this node by what they do.
     #[serde(flatten)]
     pub counts: Tally,
-    /// Prompts that wait in the whole fleet.
+    /// Prompts that wait in the whole fleet, without reminders.
     pub queued: u32,
     /// Tenants with names that are live or ask.
     pub tenants: BTreeMap<Tenant, Tally>,
@@ -124,6 +127,7 @@ impl Operator {
         Ok(FleetSnapshot {
             node: shared.node,
             draining: shared.draining.is_cancelled(),
+            health: shared.health.report(),
             live_limit: shared.limits.live,
             live: counts.node.live(),
             counts: counts.node,

@@ -44,8 +44,9 @@ pub struct FleetTenant {
 }
 
 impl Fleet {
-    /// The handle of a tenant. A tenant need not be created: it is known from its first prompt on, and has the quota that the
-    /// [builder](crate::FleetBuilder::tenant) gives it, or the [default](crate::FleetBuilder::default_quota).
+    /// The handle of a tenant. A tenant need not be created: it is known from its first prompt on, and has the quota that
+    /// was [set](crate::Operator::set_quota) for it, that the [builder](crate::FleetBuilder::tenant) gives it, or the
+    /// [default](crate::FleetBuilder::default_quota).
     ///
     /// # Errors
     /// [`FleetError::Name`] if the text is no [`Tenant`].

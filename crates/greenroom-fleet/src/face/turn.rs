@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod updates;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,7 +21,7 @@ use crate::actor::retry::pauses;
 use crate::actor::scribe::is_not_kept;
 use crate::backend::{Backend, Reply, Requests};
 use crate::error::{BackendError, FleetError};
-use crate::hub::{Heard, LiveMessage, Reader};
+use crate::hub::{Heard, LiveMessage, Reader, is_said};
 use crate::id::PromptId;
 use crate::record::{PromptOutcome, PromptRecord, PromptState};
 use crate::request::StoredText;
@@ -67,13 +68,27 @@ pub struct FleetTurn {
     is_duplicate: bool,
     /// The number of the last message in `ready`, or before it.
     last_seq: u64,
+    /// The number of the last message of the model on the main thread up to there, or of a later one.
+    last_said: u64,
     ready: VecDeque<Result<TurnItem, FleetError>>,
     /// A live message that waits for the complete messages before it.
     held: Option<LiveMessage>,
     live: Option<Reader>,
     /// The records are to be read.
     look: bool,
+    /// Questions that were asked in the turn, as its record says.
+    asked: u32,
+    /// The questions of the turn may have changed.
+    questions: bool,
     over: bool,
+}
+
+/// The next thing in a turn, for its readers in this crate.
+enum Next {
+    Item(Result<TurnItem, FleetError>),
+    /// The questions of the turn may have changed.
+    Questions,
+    Over,
 }
 
 /// What comes next in a turn of a fleet.
@@ -89,7 +104,8 @@ pub enum TurnItem {
         message: Message,
     },
     /// A partial message, while the model is writing. Partial messages come only from a turn that runs, and only if the profile
-    /// asks for them.
+    /// asks for them. Of a turn that runs on another node they have the text of the main thread only, put together for a tenth of a
+    /// second, and may be missing.
     Partial(Message),
     /// Complete messages are missing: the turn was over its bound
     /// ([`FleetLimits::turn_bytes`](crate::FleetLimits::turn_bytes)), or the backend could not keep them.
@@ -139,10 +155,13 @@ impl FleetTurn {
             prompt,
             is_duplicate,
             last_seq: 0,
+            last_said: 0,
             ready: VecDeque::new(),
             held: None,
             live: None,
             look: true,
+            asked: 0,
+            questions: false,
             over: false,
         }
     }
@@ -154,6 +173,7 @@ impl FleetTurn {
     pub fn messages_from(mut self, seq: u64) -> Self {
         self = Self::new(self.shared, self.scope, self.prompt, self.is_duplicate);
         self.last_seq = seq.saturating_sub(1);
+        self.last_said = self.last_seq;
         self
     }
 
@@ -172,11 +192,25 @@ impl FleetTurn {
     /// Safe to cancel: an item is taken only when it is returned.
     pub async fn next(&mut self) -> Option<Result<TurnItem, FleetError>> {
         loop {
+            match self.next_or_questions().await {
+                Next::Item(item) => return Some(item),
+                Next::Questions => {}
+                Next::Over => return None,
+            }
+        }
+    }
+
+    /// The next thing. Safe to cancel.
+    async fn next_or_questions(&mut self) -> Next {
+        loop {
             if let Some(item) = self.ready.pop_front() {
-                return Some(item);
+                return Next::Item(item);
+            }
+            if std::mem::take(&mut self.questions) {
+                return Next::Questions;
             }
             if self.over {
-                return None;
+                return Next::Over;
             }
             if let Err(error) = self.advance().await {
                 (self.over, self.live) = (true, None);
@@ -196,7 +230,7 @@ impl FleetTurn {
         // Nobody reads the live messages meanwhile.
         (self.live, self.look) = (None, true);
         let shared = &self.shared;
-        let mut reader = shared.hub.read(self.prompt);
+        let mut reader = shared.hub.wait(self.prompt);
         loop {
             let is_last = shared.ended.is_cancelled();
             let record = self.record().await?;
@@ -248,12 +282,13 @@ impl FleetTurn {
             }
             return self.take_stored(stored);
         }
-        if live.after == self.last_seq {
-            self.last_seq += u64::from(live.complete);
-            let (seq, message) = (self.last_seq, live.message);
-            let item =
-                if live.complete { TurnItem::Message { seq, message } } else { TurnItem::Partial(message) };
-            self.ready.push_back(Ok(item));
+        let LiveMessage { after, complete, message } = live;
+        // Messages of subagents are no reason to ignore what the main thread is writing.
+        let last = if message.is_main_thread() { self.last_said } else { self.last_seq };
+        if complete && after == self.last_seq {
+            self.give(after + 1, message);
+        } else if !complete && after >= last {
+            self.ready.push_back(Ok(TurnItem::Partial(message)));
         }
         Ok(())
     }
@@ -265,6 +300,7 @@ impl FleetTurn {
         let shared = &self.shared;
         self.live.get_or_insert_with(|| shared.hub.read(self.prompt));
         let record = self.record().await?;
+        (self.asked, self.questions) = (record.asked, self.questions || record.asked > 0);
         if record.last_seq > self.last_seq {
             let stored = self.stored().await?;
             let may_be_more = !stored.is_empty();
@@ -290,11 +326,19 @@ impl FleetTurn {
             if is_not_kept(&message) {
                 self.gap_to(seq);
             } else {
-                self.last_seq = seq;
-                self.ready.push_back(Ok(TurnItem::Message { seq, message }));
+                self.give(seq, message);
             }
         }
         Ok(())
+    }
+
+    /// Gives the next complete message.
+    fn give(&mut self, seq: u64, message: Message) {
+        self.last_seq = seq;
+        if is_said(&message) {
+            self.last_said = seq;
+        }
+        self.ready.push_back(Ok(TurnItem::Message { seq, message }));
     }
 
     /// Passes over messages that are missing, up to a number.
@@ -303,6 +347,7 @@ impl FleetTurn {
             return;
         }
         let from = std::mem::replace(&mut self.last_seq, to) + 1;
+        self.last_said = to;
         match self.ready.back_mut() {
             Some(Ok(TurnItem::Gap { to: last, .. })) if *last + 1 == from => *last = to,
             _ => self.ready.push_back(Ok(TurnItem::Gap { from, to })),

@@ -1,5 +1,8 @@
-//! Gives a session that a profile has built its folders and its conversation.
+//! Gives a session that a profile has built its folders, its conversation and its user of the system.
 
+use std::path::Path;
+
+use greenroom::options::OsUser;
 use greenroom::sessions::LocalSessions;
 use greenroom::{Options, SessionBuilder};
 
@@ -12,19 +15,25 @@ const CONFIG: &str = "CLAUDE_CONFIG_DIR";
 
 impl Folders {
     /// Sets the working directory, the configuration folder and the conversation of a session. The first two stay as they are
-    /// if the profile has set them.
+    /// if the profile has set them. With a `user`, also the user, and `HOME` and `TMPDIR` unless the profile has set them.
     ///
     /// # Errors
-    /// [`FleetError::Invalid`] if the profile chooses the conversation; [`FleetError::Files`] if `name.json` cannot be written.
+    /// [`FleetError::Invalid`] if the profile chooses the conversation, or a user in place of this one; [`FleetError::Files`] if `name.json` cannot be written.
     pub(crate) async fn apply(
         &self,
         builder: SessionBuilder,
         activation: &ActivationContext,
+        user: Option<OsUser>,
     ) -> Result<SessionBuilder, FleetError> {
         let mut elsewhere = Ok(NameFile::default());
         let builder = builder.configure(|options| elsewhere = set(options, activation));
-        let NameFile { config_folders, lock_folders, .. } = elsewhere?;
         let folder = self.folder(activation.conversation);
+        let mut with_user = Ok(());
+        let builder = builder.configure(|options| {
+            with_user = user.map_or(Ok(()), |user| run_as(options, user, &folder, activation));
+        });
+        with_user?;
+        let NameFile { config_folders, lock_folders, .. } = elsewhere?;
         blocking(move || {
             NameFile::change(&folder, |file| {
                 file.config_folders.extend(config_folders);
@@ -36,15 +45,31 @@ impl Folders {
     }
 }
 
-/// Sets the options. Returns the folders of the profile in which the session will have files.
-fn set(options: &mut Options, activation: &ActivationContext) -> Result<NameFile, FleetError> {
-    if let Some(option) = chosen_conversation(options, activation) {
+/// Has the CLI run as a user of the pool, with a home that belongs to it.
+fn run_as(
+    options: &mut Options,
+    user: OsUser,
+    folder: &Path,
+    activation: &ActivationContext,
+) -> Result<(), FleetError> {
+    if options.user.is_some() {
         return Err(FleetError::Invalid(format!(
-            "the profile of the session '{}' sets the option `{option}`, and the fleet chooses the conversation: leave the \
-             option out, and use `ActivationContext::conversation` where you need the id",
+            "the profile of the session '{}' sets the option `user`, and the fleet has a pool of users, from which each session gets \
+             its own: leave the option or `FleetBuilder::users` out",
             activation.name.to_string().escape_debug(),
         )));
     }
+    options.user = Some(user);
+    for (variable, name) in [("HOME", "home"), ("TMPDIR", "tmp")] {
+        let path = || folder.join(name).to_string_lossy().into_owned();
+        options.env.entry(variable.to_owned()).or_insert_with(path);
+    }
+    Ok(())
+}
+
+/// Sets the options. Returns the folders of the profile in which the session will have files.
+fn set(options: &mut Options, activation: &ActivationContext) -> Result<NameFile, FleetError> {
+    check_conversation(options, activation)?;
     options.conversation = Some(activation.conversation.to_string());
     options.cwd.get_or_insert_with(|| activation.working_directory.clone());
     let mut elsewhere = NameFile::default();
@@ -61,9 +86,24 @@ fn set(options: &mut Options, activation: &ActivationContext) -> Result<NameFile
     Ok(elsewhere)
 }
 
-fn absolute(path: &std::path::Path) -> std::path::PathBuf {
+fn absolute(path: &Path) -> std::path::PathBuf {
     // An error: the working directory of this process is gone.
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Finds out if the options of a profile leave the conversation to the fleet.
+///
+/// # Errors
+/// [`FleetError::Invalid`] if they do not.
+pub(crate) fn check_conversation(
+    options: &Options,
+    activation: &ActivationContext,
+) -> Result<(), FleetError> {
+    let Some(option) = chosen_conversation(options, activation) else { return Ok(()) };
+    Err(FleetError::Invalid(format!(
+        "the profile sets the option `{option}`, and the fleet chooses the conversation: leave the option out, and use \
+         `ActivationContext::conversation` where you need the id",
+    )))
 }
 
 /// The option by which a profile chooses the conversation, or keeps it from being found again.

@@ -88,7 +88,7 @@ fn remove_folder(folder: &Path) -> Result<(), FilesError> {
 }
 
 /// Removes a file, a link or a folder with everything in it. Links are not followed.
-pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     let removed = match found(fs::symlink_metadata(path))? {
         None => return Ok(()),
         Some(other) if !other.is_dir() => fs::remove_file(path),

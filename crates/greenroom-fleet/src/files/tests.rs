@@ -13,7 +13,7 @@ use crate::id::{Name, Term, Timestamp};
 use crate::profile::ActivationContext;
 use crate::record::NameState;
 
-fn record(name: &str) -> NameRecord {
+pub(crate) fn record(name: &str) -> NameRecord {
     NameRecord {
         name: format!("acme/{}", name).parse::<Name>().unwrap(),
         profile: "support".into(),
@@ -23,6 +23,7 @@ fn record(name: &str) -> NameRecord {
         term: Term(1),
         state: NameState::Free,
         queued: 0,
+        reminders: 0,
         ripened: 0,
         listed: None,
         stuck: false,
@@ -32,6 +33,7 @@ fn record(name: &str) -> NameRecord {
         failures: Vec::new(),
         losses: 0,
         quarantine: None,
+        last_failure: None,
         labels: Default::default(),
     }
 }
@@ -166,7 +168,7 @@ async fn a_session_gets_its_folders_and_its_conversation() {
     let record = record("a");
     let own = folders.create(&record).await.unwrap();
     let cx = activation(&record, &own);
-    let options = options_of(folders.apply(Session::builder(), &cx).await.unwrap());
+    let options = options_of(folders.apply(Session::builder(), &cx, None).await.unwrap());
     assert_eq!(options.cwd.as_deref(), Some(own.work.as_path()));
     assert_eq!(options.env["CLAUDE_CONFIG_DIR"], own.config.to_str().unwrap());
     assert_eq!(options.conversation, Some(record.conversation.to_string()));
@@ -194,7 +196,7 @@ async fn folders_that_the_profile_sets_stay_and_only_the_conversation_is_removed
     fs::create_dir(folder.path().join("locks")).unwrap();
     let lock = folder.path().join("locks").join(format!("{mine}-abc.lock"));
     fs::write(&lock, "1").unwrap();
-    let options = options_of(folders.apply(profile, &activation(&record, &own)).await.unwrap());
+    let options = options_of(folders.apply(profile, &activation(&record, &own), None).await.unwrap());
     assert_eq!(options.cwd.as_deref(), Some(Path::new("/srv/shop")));
     assert_eq!(options.env["CLAUDE_CONFIG_DIR"], shared.to_str().unwrap());
 
@@ -221,12 +223,36 @@ async fn a_profile_that_chooses_the_conversation_is_refused() {
         ("persist_session", Session::builder().configure(|options| options.persist_session = Some(false))),
     ];
     for (option, profile) in refused {
-        let error = folders.apply(profile, &cx).await.err().unwrap();
+        let error = folders.apply(profile, &cx, None).await.err().unwrap();
         assert!(matches!(error, FleetError::Invalid(_)), "{error}");
         assert!(error.to_string().contains(&format!("sets the option `{option}`")), "{error}");
     }
     let same = Session::builder().conversation(record.conversation.to_string().to_uppercase());
-    assert!(folders.apply(same, &cx).await.is_ok());
+    assert!(folders.apply(same, &cx, None).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_user_of_the_pool_is_set_and_a_profile_that_sets_one_is_refused() {
+    let (_folder, folders) = stage().await;
+    let record = record("a");
+    let cx = activation(&record, &folders.create(&record).await.unwrap());
+    let user = Some(greenroom::options::OsUser::new(7, 8));
+    let options = options_of(folders.apply(Session::builder(), &cx, user).await.unwrap());
+    assert_eq!(options.user, user);
+    let folder = folders.folder(record.conversation);
+    assert_eq!(options.env["HOME"], folder.join("home").to_str().unwrap());
+    assert_eq!(options.env["TMPDIR"], folder.join("tmp").to_str().unwrap());
+    let own = Session::builder().env("HOME", "/srv/home").configure(|options| options.user = user);
+    let error = folders.apply(own, &cx, user).await.err().unwrap();
+    assert!(matches!(error, FleetError::Invalid(_)), "{error}");
+    assert!(error.to_string().contains("sets the option `user`"), "{error}");
+    let own = Session::builder().env("HOME", "/srv/home").configure(|options| options.user = user);
+    let options = options_of(folders.apply(own, &cx, None).await.unwrap());
+    assert_eq!(
+        (options.user, options.env["HOME"].as_str()),
+        (user, "/srv/home"),
+        "without a pool it is the profile's"
+    );
 }
 
 #[tokio::test]

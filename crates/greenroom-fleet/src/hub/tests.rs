@@ -35,10 +35,10 @@ fn a_message_is_dropped_when_all_readers_have_read_it() {
     let mut turn = Audience::default();
     turn.show([complete(0)]).notify_waiters();
     assert_eq!(turn.behind(), 0, "nobody reads");
-    let (first, second) = (turn.join().0, turn.join().0);
+    let (first, second) = (turn.join(true).0, turn.join(true).0);
     turn.show([partial(1)]).notify_waiters();
     turn.show([complete(1)]).notify_waiters();
-    let late = turn.join().0;
+    let late = turn.join(true).0;
     assert_eq!(heard(turn.take(first)), "~1");
     assert_eq!(turn.behind(), 2);
     assert_eq!(heard(turn.take(second)), "~1");
@@ -55,7 +55,7 @@ fn a_message_is_dropped_when_all_readers_have_read_it() {
 #[test]
 fn a_slow_reader_learns_how_many_partial_messages_it_has_missed() {
     let mut turn = Audience::default();
-    let (slow, fast) = (turn.join().0, turn.join().0);
+    let (slow, fast) = (turn.join(true).0, turn.join(true).0);
     for _ in 0..3 {
         turn.show([partial(0)]).notify_waiters();
     }
@@ -81,7 +81,7 @@ fn a_slow_reader_learns_how_many_partial_messages_it_has_missed() {
 #[test]
 fn the_bytes_of_unread_messages_are_bounded() {
     let mut turn = Audience::default();
-    let reader = turn.join().0;
+    let reader = turn.join(true).0;
     let large = LiveMessage { after: 0, complete: false, message: message(&"x".repeat(MOST_BYTES / 2)) };
     for _ in 0..3 {
         turn.show([large.clone()]).notify_waiters();
@@ -98,7 +98,7 @@ fn the_bytes_of_unread_messages_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_has_an_audience_while_it_runs_or_is_read() {
     let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::new());
-    let (hub, prompt) = (Hub::of(&backend), PromptId::new());
+    let (hub, prompt) = (Hub::of(&backend, Arc::default()), PromptId::new());
     let mut reader = hub.read(prompt);
     assert_eq!(not_fed(&hub.turns), [prompt]);
     let feed = hub.open(prompt);

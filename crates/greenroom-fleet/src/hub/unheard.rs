@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use greenroom::Message;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+/// The time between two messages to the other nodes that a turn is read here.
+pub(super) const AGAIN: Duration = Duration::from_secs(2);
 /// Messages that a slow reader may be behind.
 pub(super) const MOST: usize = 4096;
 /// Bytes of the messages that a slow reader may be behind. One message may be longer. All readers of a turn are behind by its latest
@@ -29,7 +33,7 @@ pub(crate) enum Heard {
     Message(LiveMessage),
     /// The reader was too slow for this number of partial messages.
     Missed(u64),
-    /// The records of the prompt have changed, or may have.
+    /// The records of the prompt or its questions have changed, or may have.
     Look,
 }
 
@@ -41,6 +45,12 @@ pub(super) struct Audience {
     joined: u64,
     /// Feeds that are open. Two only while one owner takes over from another.
     pub(super) feeds: usize,
+    /// When the other nodes were told last that the turn is read here.
+    asked: Option<Instant>,
+    /// The number of the next piece of text from another node. `None`: any number.
+    next_piece: Option<u64>,
+    /// A piece is missing: those behind it are ignored, up to the next block.
+    has_hole: bool,
     /// Wakes the readers.
     changed: Arc<Notify>,
 }
@@ -48,6 +58,8 @@ pub(super) struct Audience {
 /// The things that a reader has not heard.
 #[derive(Default)]
 struct Unheard {
+    /// The reader wants partial messages.
+    is_live: bool,
     messages: VecDeque<LiveMessage>,
     bytes: usize,
     /// Partial messages that were dropped before the first one.
@@ -57,9 +69,9 @@ struct Unheard {
 
 impl Audience {
     /// Adds a reader, from now on. Answers with its number, and with what wakes it.
-    pub(super) fn join(&mut self) -> (u64, Arc<Notify>) {
+    pub(super) fn join(&mut self, is_live: bool) -> (u64, Arc<Notify>) {
         self.joined += 1;
-        self.readers.insert(self.joined, Unheard::default());
+        self.readers.insert(self.joined, Unheard { is_live, ..Unheard::default() });
         (self.joined, self.changed.clone())
     }
 
@@ -79,6 +91,25 @@ impl Audience {
             self.readers.values_mut().for_each(|reader| reader.push(&live));
         }
         self.changed.clone()
+    }
+
+    /// True if the other nodes are to be told now that the turn is read here.
+    pub(super) fn asks(&mut self) -> bool {
+        let is_read = self.feeds == 0 && self.readers.values().any(|reader| reader.is_live);
+        let is_due = is_read && self.asked.is_none_or(|asked| asked.elapsed() >= AGAIN);
+        if is_due {
+            self.asked = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// True for a piece of text from the owner's node that readers may be shown: it follows on the last one, or a block starts with it.
+    pub(super) fn follows(&mut self, number: u64, starts: bool) -> bool {
+        let follows = self.next_piece.is_none_or(|next| next == number);
+        self.next_piece = number.checked_add(1);
+        self.has_hole = !starts && (self.has_hole || !follows);
+        // If the turn runs here, the piece is one of an earlier owner.
+        !self.has_hole && self.feeds == 0
     }
 
     /// Has all readers look at the records of the prompt. Wake them after the lock is released.

@@ -1,8 +1,10 @@
 //! The opening of a fleet: ends what an earlier process has left, and joins.
 //!
 //! ```text
+//!  0 profiles     each is tried with a made-up name, and none of its sessions is started
 //!  1 folders      the root is created, and tried
 //!  2 processes    CLIs of an earlier process on this host: awaited, killed after `left_processes`, awaited again
+//!                 with a pool of users of the system: those that such a process held are cleaned, and whatever they run is killed
 //!  3 names        those of dead nodes are recovered: running turns go on with their continuation, or end
 //!                 a name whose process cannot be ended is quarantined
 //!                 where other nodes use the backend, too: one batch; the keepers go on with the rest
@@ -21,6 +23,7 @@
 //!
 //! Each step can be repeated: a process that is killed while it opens leaves the rest to the next opening.
 
+mod fit;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +38,7 @@ use crate::actor::supervisor::leave;
 use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::id::Name;
+use crate::record::{Quarantine, QuarantineKind};
 use crate::request::Join;
 
 /// Processes that are ended at the same time.
@@ -43,16 +47,22 @@ const AT_ONCE: usize = 16;
 /// Opens a fleet.
 ///
 /// # Errors
-/// [`FleetError::Files`] if the root folder cannot be used, [`FleetError::Backend`] if the backend fails.
+/// [`FleetError::Files`] if the root folder cannot be used, [`FleetError::Invalid`] if a profile does not fit the fleet or a user of the
+/// pool cannot reach the folder, [`FleetError::Backend`] if the backend fails.
 pub(crate) async fn open(shared: &FleetShared) -> Result<(), FleetError> {
+    fit::check_profiles(shared)?;
     shared.folders.open().await?;
     let stuck = end_left_processes(shared).await?;
+    if let Some(users) = &shared.users {
+        users.open().await?;
+    }
     recover(shared).await?;
     for (name, why) in stuck {
         // Another node may own the session, and a name that is being deleted stays so.
-        let quarantined = shared.ask(|backend| backend.quarantine(name.clone(), why.clone())).await?;
-        let name = shown(&name);
-        tracing::error!(name, why, ?quarantined, "an earlier process of a session may still run");
+        let quarantine = Quarantine { kind: QuarantineKind::Process, why };
+        let marked = shared.ask(|backend| backend.quarantine(name.clone(), quarantine.clone())).await?;
+        let (name, why) = (shown(&name), quarantine.why);
+        tracing::error!(name, why, ?marked, "an earlier process of a session may still run");
     }
     // A name whose files cannot be removed, or are in use, stays marked: the keeper goes on with it.
     Stuck::default().resume_marked(shared, usize::MAX).await?;

@@ -63,11 +63,11 @@ async fn service_on(host: &str, backend: &impl Backend, process: Option<Value>) 
     backend.join(Join { node, host: host.into(), lease: LONG, capacity: 8 }).await.unwrap();
     let Accepted::New(prompt) = backend.accept(accept("a", LONG)).await.unwrap() else { panic!("refused") };
     let (name, attempt) = (prompt.name.clone(), AttemptId::new());
-    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+    let claim = Claim { name: name.clone(), node, attempt, losses: 3, quota: crate::Quota::default() };
     let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: name.clone(), node, term: record.term };
     assert!(backend.record_process(owner.clone(), process).await.unwrap().done().is_some());
-    let begin = Begin { owner, prompt: prompt.id, attempt, reserve: None };
+    let begin = Begin { owner, prompt: prompt.id, attempt, quota: crate::Quota::default() };
     assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     (name, prompt.id, record.term)
 }

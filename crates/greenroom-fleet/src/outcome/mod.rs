@@ -63,13 +63,20 @@ pub(crate) fn failed(error: &Error, result: Option<&Arc<Typed<ResultMessage>>>) 
     }
 }
 
-/// What a turn has used, given the end of each turn of an activation in order. `None`: its CLI has given no result.
+/// The cost of a turn in micro-dollars and what it has used, given the end of each turn of an activation in order. `None`: the CLI had begun
+/// and told none, for instance because it was killed; the cost also if its result has no `total_cost_usd`.
 ///
-/// The tracker counts what was used between turns, too, by background tasks for instance. What a turn without a result has used counts for
-/// a later one if the CLI tells it there. A CLI that does not say what it has spent since its last result is taken
+/// The tracker counts what was used between turns, too, by background tasks for instance, and by a turn without a result, if a later
+/// result tells it. A CLI that does not say what it has spent since its last result is taken
 /// to have spent the whole total of a resumed conversation: a budget is rather ended too early than too late.
-pub(crate) fn usage_of(tracker: &mut UsageTracker, ended: &greenroom::Result<Outcome>) -> Option<Usage> {
-    let result = ended.as_ref().ok().and_then(Outcome::result)?;
+pub(crate) fn metered(
+    tracker: &mut UsageTracker,
+    ended: &greenroom::Result<Outcome>,
+) -> (Option<u64>, Option<Usage>) {
+    if matches!(ended, Ok(Outcome::NotStarted { .. } | Outcome::Appended)) {
+        return (Some(0), Some(Usage::default()));
+    }
+    let Some(result) = ended.as_ref().ok().and_then(Outcome::result) else { return (None, None) };
     let TurnUsage { cost_usd, usage: main_thread, model_usage, .. } = tracker.feed_result(result);
     let mut used = Usage { cost: micro_dollars(cost_usd), ..Usage::default() };
     for model in model_usage.values() {
@@ -85,7 +92,7 @@ pub(crate) fn usage_of(tracker: &mut UsageTracker, ended: &greenroom::Result<Out
         used.cache_read = main_thread.cache_read_input_tokens;
         used.cache_creation = main_thread.cache_creation_input_tokens;
     }
-    Some(used)
+    (result.total_cost_usd.map(|_| used.cost), Some(used))
 }
 
 /// A result as it is kept: without the fields that no backend can keep, because they are nested too deeply or have a number out

@@ -44,7 +44,7 @@ impl CommandRecord {
 }
 
 /// The thing that a command tells the owner to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CommandKind {
@@ -53,10 +53,41 @@ pub enum CommandKind {
         /// The prompt.
         prompt: PromptId,
     },
+    /// Say something in the turn of this prompt, and in no other turn.
+    Steer {
+        /// The prompt.
+        prompt: PromptId,
+        /// The message, as [`greenroom::Prompt`] is serialised: up to [`CommandKind::STEER`] bytes. Empty once the command has ended.
+        message: String,
+    },
+    /// Start the session, if it is asleep.
+    Warm,
     /// Put the session to sleep after its running turn.
     Passivate,
     /// End the session at once, and leave it asleep for a moment: a quarantine or a deletion follows.
     MakeWay,
+}
+
+impl CommandKind {
+    /// The length of the longest message of [`Steer`](Self::Steer), in bytes of its JSON. A node reads up to
+    /// [`CommandRecord::NODE`] commands at once.
+    pub const STEER: usize = 16 << 10;
+
+    /// The turn that has to run, or the command has nothing to do.
+    pub(crate) fn turn(&self) -> Option<PromptId> {
+        match self {
+            Self::Interrupt { prompt } | Self::Steer { prompt, .. } => Some(*prompt),
+            Self::Warm | Self::Passivate | Self::MakeWay => None,
+        }
+    }
+
+    /// The command without the message, which nobody reads any more.
+    pub(crate) fn ended(mut self) -> Self {
+        if let Self::Steer { message, .. } = &mut self {
+            message.clear();
+        }
+        self
+    }
 }
 
 /// The state of a command.

@@ -127,7 +127,12 @@ pub enum InterruptedBy {
 #[non_exhaustive]
 pub enum Unsent {
     /// The prompt waited until its time had passed.
-    Expired,
+    Expired {
+        /// The reason for which the session did not run last, in words: a failed activation, a cause that held back sessions of a node, or a
+        /// quarantine. `None`: no failure is known, so others had the slots, or no node was there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
+    },
     /// The application took the prompt back.
     Withdrawn,
     /// The session was deleted.

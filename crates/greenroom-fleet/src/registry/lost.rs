@@ -9,7 +9,10 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::feed::FeedEvent;
 use crate::id::{Name, NodeId, Term};
-use crate::record::{InterruptedBy, NameRecord, NameState, ProcessRecord, PromptOutcome, PromptState};
+use crate::record::{
+    InterruptedBy, NameRecord, NameState, ProcessRecord, PromptOutcome, PromptState, Quarantine,
+    QuarantineKind,
+};
 use crate::request::{Change, Owned, Ownership};
 
 impl Step<'_> {
@@ -55,7 +58,7 @@ impl Step<'_> {
         record.losses += u32::from(self.give_up_turn(record)?);
         if record.losses >= losses.max(1) {
             let why = format!("{} owners in a row were lost while a turn of this session ran", record.losses);
-            record.quarantine.get_or_insert(why);
+            record.quarantine.get_or_insert(Quarantine { kind: QuarantineKind::Losses, why });
         }
         Ok(())
     }
@@ -65,8 +68,8 @@ impl Step<'_> {
         let Some(running) = record.running.take() else { return Ok(false) };
         let Some(mut prompt) = self.prompt_record(running)? else { return Ok(false) };
         let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(false) };
-        // The money that was reserved for the turn stays reserved: nobody knows what the turn has cost.
-        prompt.reserved = 0;
+        // Nobody knows what the turn has cost.
+        self.settle(&mut prompt, None)?;
         self.meter(&mut prompt, None)?;
         if prompt.continuations > 0 {
             prompt.continuations -= 1;

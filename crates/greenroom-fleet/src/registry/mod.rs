@@ -1,6 +1,7 @@
 //! The rules of a fleet over an ordered map of rows: each request is one function of the rows that it reads. They are the same on every
 //! backend.
 
+mod content;
 mod feed;
 mod lists;
 mod lost;
@@ -13,6 +14,7 @@ mod prompts;
 mod query;
 mod questions;
 mod quota;
+mod room;
 #[cfg(test)]
 mod tests;
 mod transcripts;
@@ -38,7 +40,6 @@ pub(crate) use map::{MemoryMap, sums, write};
 use map::{key, txn};
 pub(crate) use messages::runs;
 pub(crate) use moving::{end_of_prompt, rows_of_prompt};
-pub(crate) use quota::is_current;
 pub(crate) use transcripts::{entries_of, transcripts_of};
 pub(crate) use usage::days_of_name;
 

@@ -14,9 +14,11 @@ use uuid::Uuid;
 
 use super::key::{Key, Table, last_id};
 use super::lists::prompts_of;
+use super::prompts::kept_bytes;
+use super::quota::signed;
 use super::{BATCH, Result, Step, parsed};
 use crate::id::{Name, PromptId, Tenant, Timestamp};
-use crate::record::{NameRecord, NameState, PromptRecord, PromptState};
+use crate::record::{NameRecord, NameState, PromptRecord, PromptState, Quarantine};
 use crate::request::Departure;
 
 /// Prompts that one request removes.
@@ -40,7 +42,9 @@ impl Step<'_> {
             NameState::Departing { to: target, .. } if *target == to => return Ok(Departure::Marked(record)),
             NameState::Departing { .. } => return Ok(Departure::Elsewhere),
             NameState::Owned { .. } | NameState::Deleting { .. } => return Ok(Departure::NotAtRest),
-            NameState::Quarantined { why, .. } => record.quarantine = Some(why.clone()),
+            NameState::Quarantined { kind, why, .. } => {
+                record.quarantine = Some(Quarantine { kind: *kind, why: why.clone() });
+            }
             NameState::Free => {}
         }
         let left = self.txn.under(&Key::of(Table::Processes).name(&name), 1);
@@ -59,11 +63,12 @@ impl Step<'_> {
             return Ok(known.conversation == record.conversation && !departs);
         }
         record.state = match record.quarantine.take() {
-            Some(why) => NameState::Quarantined { why, since: self.now },
+            Some(Quarantine { kind, why }) => NameState::Quarantined { kind, why, since: self.now },
             None => NameState::Free,
         };
         // It stands in no list here.
         (record.listed, record.stuck) = (None, false);
+        self.add_to(Table::NamesOf, record.name.tenant(), 1);
         self.index_labels(&record, true);
         self.put_name(&mut record)?;
         Ok(true)
@@ -122,11 +127,11 @@ impl Step<'_> {
     }
 }
 
-/// The place of a prompt's record in the list of ends, if the prompt has ended.
-pub(crate) fn end_of_prompt(row: &[u8]) -> Result<Option<Key>> {
+/// The place of a prompt's record in the list of ends, if the prompt has ended, and the bytes that count as kept of it.
+pub(crate) fn end_of_prompt(row: &[u8]) -> Result<Option<(Key, i64)>> {
     let prompt: PromptRecord = parsed(row)?;
     let PromptState::Ended { at, .. } = prompt.state else { return Ok(None) };
-    Ok(Some(Key::of(Table::Ended).time(at).prompt(prompt.id)))
+    Ok(Some((Key::of(Table::Ended).time(at).prompt(prompt.id), signed(kept_bytes(&prompt)))))
 }
 
 /// The beginnings of the keys of the rows that belong to a prompt, its record left out.

@@ -7,14 +7,15 @@ use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::feed::FeedEvent;
 use crate::id::{AttemptId, Name, NodeId, Term};
-use crate::record::{NameRecord, NameState, PromptOutcome, Unsent};
-use crate::request::{ActivationFailed, Claim, Claimed, Marked, Owned, Ownership, Page};
+use crate::record::{NameRecord, NameState, PromptOutcome, Quarantine, Unsent};
+use crate::request::{ActivationFailed, Claim, Claimed, Counted, Marked, Owned, Ownership, Page};
 
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
         self.txn.want(&Key::of(Table::Names).name(&claim.name));
         self.txn.want(&Key::of(Table::DeletedTerm));
         self.want_place(&claim.name, 0);
+        self.want_quota(claim.name.tenant());
         // A node drains by its own word, so this is no matter of a moment.
         let drains = self.looking(|step| step.lease(claim.node))?.draining;
         let Some(node) = self.node_row(claim.node)?.filter(|node| !node.dead) else {
@@ -40,10 +41,19 @@ impl Step<'_> {
         if drains {
             return Ok(Claimed::NodeDown);
         }
+        let had_owner = matches!(record.state, NameState::Owned { .. });
         self.lose_owner(&mut record, claim.losses)?;
-        if let Some(why) = record.quarantine.clone() {
+        if let Some(quarantine) = record.quarantine.clone() {
             self.free_or_quarantine(&mut record)?;
-            return Ok(Claimed::Quarantined(why));
+            return Ok(Claimed::Quarantined(quarantine.why));
+        }
+        let quota = self.quota_of(claim.name.tenant(), &claim.quota)?;
+        if !self.may_live(claim.name.tenant(), &quota)? {
+            // An owner that was lost is lost all the same.
+            if had_owner {
+                self.free_or_quarantine(&mut record)?;
+            }
+            return Ok(Claimed::AtCap);
         }
         // Later than the terms of all names that were deleted: this one may have been deleted and made again. The deletion came before the
         // record that was read, so a look is enough.
@@ -71,24 +81,37 @@ impl Step<'_> {
             let record = self.released_before(&failed.owner)?;
             return Ok(record.map_or(Owned::Fenced, |record| Owned::Done(after_failure(&record))));
         };
-        record.failures.retain(|at| self.now.since(*at) < failed.period);
-        record.failures.push(self.now);
-        let count = u32::try_from(record.failures.len()).unwrap_or(u32::MAX);
-        let too_many = || match failed.intensity {
-            0 | 1 => failed.why,
-            _ => {
-                format!("{count} activations failed within {:?}; the last one: {}", failed.period, failed.why)
+        record.last_failure = Some(shortened(&failed.why));
+        if let Some(Counted { kind, period, intensity }) = failed.counted {
+            record.failures.retain(|at| self.now.since(*at) < period);
+            record.failures.push(self.now);
+            let count = u32::try_from(record.failures.len()).unwrap_or(u32::MAX);
+            let too_many = || match intensity {
+                0 | 1 => failed.why,
+                _ => format!("{count} activations failed within {period:?}; the last one: {}", failed.why),
+            };
+            if count >= intensity.max(1) {
+                record.quarantine.get_or_insert_with(|| Quarantine { kind, why: too_many() });
             }
-        };
-        if count >= failed.intensity.max(1) {
-            record.quarantine.get_or_insert_with(too_many);
         }
         self.free_or_quarantine(&mut record)?;
         Ok(Owned::Done(after_failure(&record)))
     }
 
+    /// Notes the cause for which a node does not start the session of a name, unless the name is known to have failed by it.
+    pub(crate) fn held_back(&mut self, name: Name, why: String) -> Result<()> {
+        let (record, why) = (self.name(&name)?, shortened(&why));
+        let is_known =
+            |record: &NameRecord| record.last_failure.as_ref().is_some_and(|known| known.starts_with(&why));
+        // Nobody else's: an owner runs the session, and a name that departs stays as it is.
+        let free = record.filter(|record| record.state == NameState::Free && !is_known(record));
+        let Some(mut record) = free else { return Ok(()) };
+        record.last_failure = Some(why);
+        self.put_name(&mut record)
+    }
+
     /// Keeps a name from being activated.
-    pub(crate) fn quarantine(&mut self, name: Name, why: String) -> Result<Marked> {
+    pub(crate) fn quarantine(&mut self, name: Name, quarantine: Quarantine) -> Result<Marked> {
         let Some(mut record) = self.name(&name)? else { return Ok(Marked::Gone) };
         match &record.state {
             NameState::Owned { node, .. } if self.is_alive(*node)? => return Ok(Marked::Owned(*node)),
@@ -98,7 +121,7 @@ impl Step<'_> {
             NameState::Owned { .. } | NameState::Free => {}
         }
         self.lose_owner(&mut record, u32::MAX)?;
-        self.quarantine_now(&mut record, why)?;
+        self.quarantine_now(&mut record, quarantine)?;
         Ok(Marked::Done)
     }
 
@@ -108,7 +131,7 @@ impl Step<'_> {
         if !matches!(record.state, NameState::Quarantined { .. }) {
             return Ok(false);
         }
-        (record.failures, record.losses) = (Vec::new(), 0);
+        (record.failures, record.losses, record.last_failure) = (Vec::new(), 0, None);
         self.free_now(&mut record)?;
         self.happened(&record.name, FeedEvent::Unquarantined)?;
         Ok(true)
@@ -166,6 +189,7 @@ impl Step<'_> {
         self.txn.remove(&Key::of(Table::Deleting).name(&record.name));
         self.txn.remove(&Key::of(Table::Stuck).name(&record.name));
         self.txn.remove(&Key::of(Table::Names).name(&record.name));
+        self.add_to(Table::NamesOf, record.name.tenant(), -1);
         Ok(())
     }
 
@@ -194,14 +218,15 @@ impl Step<'_> {
     /// Frees a name that has no owner any more, or quarantines it if its record has a reason.
     pub(super) fn free_or_quarantine(&mut self, record: &mut NameRecord) -> Result<()> {
         match record.quarantine.take() {
-            Some(why) => self.quarantine_now(record, why),
+            Some(quarantine) => self.quarantine_now(record, quarantine),
             None => self.free_now(record),
         }
     }
 
-    pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, why: String) -> Result<()> {
-        self.happened(&record.name, FeedEvent::Quarantined { why: why.clone() })?;
-        (record.state, record.quarantine) = (NameState::Quarantined { why, since: self.now }, None);
+    pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, quarantine: Quarantine) -> Result<()> {
+        let Quarantine { kind, why } = quarantine;
+        self.happened(&record.name, FeedEvent::Quarantined { kind, why: why.clone() })?;
+        (record.state, record.quarantine) = (NameState::Quarantined { kind, why, since: self.now }, None);
         self.put_name(record)
     }
 
@@ -242,6 +267,14 @@ impl Step<'_> {
             }))
         })
     }
+}
+
+/// A cause in words, as it is kept: 1 KiB at most.
+fn shortened(why: &str) -> String {
+    const MOST: usize = 1024;
+    // `str::floor_char_boundary` needs Rust 1.91. Every text has a boundary at 0.
+    let end = (0..=MOST.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
+    why[..end.unwrap_or(0)].to_owned()
 }
 
 /// Failed activations of a name, unless it is quarantined.

@@ -1,9 +1,12 @@
 //! Prompts: how they are accepted, wait, are withdrawn, expire and end, and are forgotten.
 
+use super::content::Content;
 use super::key::{Key, Table, last_id};
 use super::lists::{check_labels, place_of};
 use super::messages::of_prompt;
-use super::txn::as_stored;
+use super::quota::signed;
+use super::room::RECORD_BYTES;
+use super::txn::to_json;
 use super::waiting::{due_key, queue_key, reminder_key};
 use super::{Result, Step, parsed};
 use crate::error::BackendError;
@@ -11,8 +14,6 @@ use crate::feed::FeedEvent;
 use crate::id::{AttemptId, Name, PromptId, Term, Timestamp};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome, PromptRecord, PromptState, Unsent};
 use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
-
-pub(super) const EXPIRED: PromptOutcome = PromptOutcome::Unsent { why: Unsent::Expired };
 
 /// The outcome of a prompt that waited to go on with its continuation when the application ended it.
 pub(super) const BY_USER: PromptOutcome =
@@ -32,10 +33,11 @@ impl Step<'_> {
         self.txn.want(&Key::of(Table::Names).name(&accept.name));
         self.want_feed(&accept.name);
         key.iter().for_each(|key| self.txn.want(key));
+        self.want_quota(accept.name.tenant());
+        let content = Content::of(&accept.content)?;
         if let Some(known) = self.prompt_record(accept.prompt)? {
-            let content = self.content(known.id)?;
             let same = known.name == accept.name && known.key == accept.key;
-            if !same || content != Some(as_stored(&accept.content)?) {
+            if !same || known.digest != content.digest {
                 return Err(BackendError::id_reused("prompt", known.id));
             }
             return Ok(Accepted::New(known));
@@ -46,12 +48,12 @@ impl Step<'_> {
         }
         let same = key.as_ref().map_or(Ok(None), |key| self.txn.read(key))?;
         if let Some(same) = same.map_or(Ok(None), |id| self.prompt_record(id))? {
-            return Ok(match self.content(same.id)? == Some(as_stored(&accept.content)?) {
+            return Ok(match same.digest == content.digest {
                 true => Accepted::Duplicate(same),
                 false => Accepted::Refused(Refused::KeyReused { prompt: same.id }),
             });
         }
-        if let Some(refused) = self.no_room(&accept, known.as_ref())? {
+        if let Some(refused) = self.no_room(&accept, content.json.len() as u64, known.as_ref())? {
             return Ok(Accepted::Refused(refused));
         }
         let mut name = match known {
@@ -74,14 +76,16 @@ impl Step<'_> {
             begins: 0,
             continuations: continues.map_or(0, |_| accept.continuations),
             reserved: 0,
-            period: Default::default(),
+            bytes: content.json.len() as u64,
+            digest: content.digest,
             last_seq: 0,
             kept_bytes: 0,
             dropped: 0,
             asked: 0,
             usage: Default::default(),
         };
-        self.txn.write(&Key::of(Table::Contents).prompt(prompt.id), &accept.content)?;
+        self.txn.put(Key::of(Table::Contents).prompt(prompt.id).bytes(), content.json.as_bytes());
+        self.add_to(Table::KeptBytes, prompt.name.tenant(), signed(kept_bytes(&prompt)));
         key.map_or(Ok(()), |key| self.txn.write(&key, &prompt.id))?;
         self.txn.mark(&expiry_key(&prompt));
         self.list_prompt(&prompt)?;
@@ -129,6 +133,13 @@ impl Step<'_> {
         self.end(&mut prompt, None, outcome)
     }
 
+    /// Ends a prompt that has waited until its time had passed.
+    pub(super) fn expire(&mut self, prompt: PromptRecord) -> Result<()> {
+        let name = self.readable(self.name(&prompt.name))?;
+        let cause = name.as_ref().and_then(NameRecord::waits_because);
+        self.end_waiting(prompt, &PromptOutcome::Unsent { why: Unsent::Expired { cause } })
+    }
+
     /// Gives a prompt its outcome. It no longer waits and no longer runs.
     pub(super) fn end(
         &mut self,
@@ -137,7 +148,7 @@ impl Step<'_> {
         outcome: &PromptOutcome,
     ) -> Result<()> {
         prompt.state = PromptState::Ended { at: self.now, attempt };
-        self.txn.write(&Key::of(Table::Outcomes).prompt(prompt.id), outcome)?;
+        self.keep_outcome(prompt, outcome)?;
         self.txn.put(Key::of(Table::Ended).time(self.now).prompt(prompt.id).bytes(), place_of(prompt).rest());
         self.put_prompt(prompt)?;
         self.end_questions(prompt.id)?;
@@ -146,10 +157,41 @@ impl Step<'_> {
         self.happened(&prompt.name, FeedEvent::Ended { prompt: prompt.id, outcome, usage })
     }
 
+    /// Writes the outcome of a prompt. The content of a prompt that was taken back, or went with its session, goes at once.
+    fn keep_outcome(&mut self, prompt: &mut PromptRecord, outcome: &PromptOutcome) -> Result<()> {
+        let before = prompt.bytes;
+        let is_taken_back =
+            matches!(outcome, PromptOutcome::Unsent { why } if !matches!(why, Unsent::Expired { .. }));
+        if is_taken_back {
+            self.txn.remove(&Key::of(Table::Contents).prompt(prompt.id));
+            prompt.bytes = 0;
+        }
+        let json = to_json(outcome)?;
+        self.txn.put(Key::of(Table::Outcomes).prompt(prompt.id).bytes(), json.as_bytes());
+        prompt.bytes += json.len() as u64;
+        self.add_to(Table::KeptBytes, prompt.name.tenant(), signed(prompt.bytes) - signed(before));
+        Ok(())
+    }
+
+    /// Counts a prompt that waits (`by` is 1), or does not wait any more (-1).
+    fn count_waiting(&mut self, name: &mut NameRecord, prompt: &PromptRecord, by: i32) {
+        name.queued = name.queued.saturating_add_signed(by);
+        let (of_tenant, of_fleet) = match due_key(prompt) {
+            Some(_) => {
+                name.reminders = name.reminders.saturating_add_signed(by);
+                (Table::RemindersOf, Table::RemindersWaiting)
+            }
+            None => (Table::QueuedOf, Table::Queued),
+        };
+        let (tenant, by) = (prompt.name.tenant(), i64::from(by));
+        self.add_to(of_tenant, tenant, by);
+        self.txn.add(&Key::of(of_fleet), by);
+        self.add_to(Table::WaitingBytes, tenant, by * signed(prompt.bytes));
+    }
+
     /// Puts a prompt into its queue. The caller writes the name's record.
     pub(super) fn enqueue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) -> Result<()> {
-        name.queued += 1;
-        self.count_queued(prompt.name.tenant(), 1);
+        self.count_waiting(name, prompt, 1);
         match due_key(prompt) {
             Some(due) => {
                 self.txn.write(&due, &prompt.id)?;
@@ -164,9 +206,8 @@ impl Step<'_> {
 
     /// Takes a prompt out of its queue. The caller writes the records of the prompt and of the name.
     pub(super) fn dequeue(&mut self, name: &mut NameRecord, prompt: &PromptRecord) {
-        name.queued = name.queued.saturating_sub(1);
+        self.count_waiting(name, prompt, -1);
         name.continues = name.continues.filter(|id| *id != prompt.id);
-        self.count_queued(prompt.name.tenant(), -1);
         match due_key(prompt) {
             // A look makes a reminder ready, and leaves its record as it is.
             Some(due) if self.txn.get(queue_key(prompt).bytes()).is_none() => {
@@ -182,13 +223,21 @@ impl Step<'_> {
     pub(super) fn drop_place(&mut self, name: &Name, order: u64) -> Result<()> {
         let places = [Table::Queue, Table::Reminders].map(|table| Key::of(table).name(name).number(order));
         // Perhaps it is not read yet.
+        let is_reminder = self.txn.get(places[1].bytes()).is_some();
         if self.txn.lacks_rows() || places.iter().all(|place| self.txn.get(place.bytes()).is_none()) {
             return Ok(());
         }
         places.iter().for_each(|place| self.txn.remove(place));
         let Some(mut record) = self.readable(self.name(name))? else { return Ok(()) };
         record.queued = record.queued.saturating_sub(1);
-        self.count_queued(name.tenant(), -1);
+        record.reminders = record.reminders.saturating_sub(u32::from(is_reminder)).min(record.queued);
+        // The bytes of a prompt that cannot be read go on counting, and so does a reminder whose moment has come.
+        let (of_tenant, of_fleet) = match is_reminder {
+            true => (Table::RemindersOf, Table::RemindersWaiting),
+            false => (Table::QueuedOf, Table::Queued),
+        };
+        self.add_to(of_tenant, name.tenant(), -1);
+        self.txn.add(&Key::of(of_fleet), -1);
         self.put_name(&mut record)
     }
 
@@ -204,7 +253,7 @@ impl Step<'_> {
         for (key, _) in &due {
             let id = PromptId(last_id(key)?);
             match self.readable(self.prompt_record(id))? {
-                Some(prompt) if prompt.state == PromptState::Queued => self.end_waiting(prompt, &EXPIRED)?,
+                Some(prompt) if prompt.state == PromptState::Queued => self.expire(prompt)?,
                 // Perhaps it is not read yet.
                 None if self.txn.lacks_rows() => {}
                 // A prompt that cannot be read stays: a node of a later version may have written it.
@@ -235,6 +284,10 @@ impl Step<'_> {
     /// Removes a prompt, then what belongs to it, up to `most` rows of each kind. Counts them down from `rows`. `false`: something
     /// is left, or `rows` is down.
     pub(super) fn forget_prompt(&mut self, id: PromptId, most: usize, rows: &mut usize) -> Result<bool> {
+        // Removed with the record, once.
+        if let Some(prompt) = self.readable(self.prompt_record(id))? {
+            self.add_to(Table::KeptBytes, prompt.name.tenant(), -signed(kept_bytes(&prompt)));
+        }
         self.txn.remove(&Key::of(Table::Prompts).prompt(id));
         for table in [Table::Contents, Table::Outcomes] {
             // The prompt has one row in the table, which may be long.
@@ -248,27 +301,8 @@ impl Step<'_> {
         Ok(*rows > 0)
     }
 
-    /// The reason to refuse a new prompt of a name.
-    fn no_room(&self, accept: &Accept, name: Option<&NameRecord>) -> Result<Option<Refused>> {
-        if let Some(NameRecord { state: NameState::Quarantined { why, .. }, .. }) = name {
-            // The prompt would wait for a person, and expire before one comes.
-            return Ok(Some(Refused::Quarantined { why: why.clone() }));
-        }
-        if let Some(budget) = accept.budget
-            && self.spent(accept.name.tenant(), &budget)?
-        {
-            return Ok(Some(Refused::OverBudget));
-        }
-        let queues = [
-            ("for the session", name.map_or(0, |name| name.queued), accept.bounds.name),
-            ("for the tenant", self.queued_of(accept.name.tenant())?, accept.bounds.tenant),
-            ("in the fleet", self.queued()?, accept.bounds.fleet),
-        ];
-        let full = queues.into_iter().find(|(_, queued, bound)| queued >= bound);
-        Ok(full.map(|(of, _, bound)| Refused::QueueFull { of, bound }))
-    }
-
-    fn new_name(&self, accept: &Accept) -> NameRecord {
+    fn new_name(&mut self, accept: &Accept) -> NameRecord {
+        self.add_to(Table::NamesOf, accept.name.tenant(), 1);
         NameRecord {
             name: accept.name.clone(),
             profile: accept.profile.clone(),
@@ -278,6 +312,7 @@ impl Step<'_> {
             term: Term(0),
             state: NameState::Free,
             queued: 0,
+            reminders: 0,
             ripened: 0,
             listed: None,
             stuck: false,
@@ -287,9 +322,15 @@ impl Step<'_> {
             failures: Vec::new(),
             losses: 0,
             quarantine: None,
+            last_failure: None,
             labels: Default::default(),
         }
     }
+}
+
+/// Bytes that count as kept of a prompt.
+pub(super) fn kept_bytes(prompt: &PromptRecord) -> u64 {
+    prompt.bytes.saturating_add(prompt.kept_bytes).saturating_add(RECORD_BYTES)
 }
 
 /// The key of the row that leads to a prompt by the application's key.

@@ -9,7 +9,7 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::feed::FeedEvent;
 use crate::id::{AttemptId, Name, PromptId, QuestionId};
 use crate::record::{Decision, QuestionRecord};
-use crate::request::{Answered, Ask, Change, Owned, QuestionsOf};
+use crate::request::{Answered, Ask, Change, Owned, Page, QuestionsOf};
 
 impl Step<'_> {
     /// Keeps a question. `Done(None)`: the turn does not run any more.
@@ -51,7 +51,7 @@ impl Step<'_> {
         let [of_prompt, of_tenant, deadline] = open_places(&question);
         self.txn.put(deadline.bytes(), of_tenant.rest());
         [of_prompt, of_tenant].iter().for_each(|place| self.txn.mark(place));
-        self.told.changes.push(Change::Asked(question.id));
+        self.told.changes.push(Change::Asked(question.prompt, question.id));
         self.happened(&question.name, FeedEvent::Asked { prompt: question.prompt, question: question.id })?;
         Ok(Owned::Done(Some(question)))
     }
@@ -92,6 +92,19 @@ impl Step<'_> {
         self.txn.read(&Key::of(Table::Questions).question(id))
     }
 
+    /// The questions of a turn: all open ones, then the first decided ones in the order of their ids.
+    pub(crate) fn questions_of(&self, prompt: PromptId, decided: usize) -> Result<Vec<QuestionRecord>> {
+        let mut questions = Vec::new();
+        for (list, limit) in
+            [(Table::QuestionsOfPrompt, BATCH), (Table::DecidedOfPrompt, decided.min(Page::MOST))]
+        {
+            for (key, _) in self.txn.under(&Key::of(list).prompt(prompt), limit) {
+                questions.extend(self.readable(self.question(QuestionId(last_id(&key)?)))?);
+            }
+        }
+        Ok(questions)
+    }
+
     /// Open questions, the one with the nearest deadline first.
     pub(crate) fn open_questions(&self, of: QuestionsOf, limit: usize) -> Result<Vec<QuestionRecord>> {
         self.looking(|step| {
@@ -130,7 +143,7 @@ impl Step<'_> {
             }
             self.txn.remove(&Key::of(Table::Questions).question(id));
             self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(prompt).question(id));
-            self.told.changes.push(Change::Decided(id));
+            self.told.changes.push(Change::Decided(prompt, id));
         }
         Ok(())
     }
@@ -149,7 +162,7 @@ impl Step<'_> {
         self.put_question(&question)?;
         open_places(&question).iter().for_each(|place| self.txn.remove(place));
         self.txn.mark(&Key::of(Table::DecidedOfPrompt).prompt(question.prompt).question(question.id));
-        self.told.changes.push(Change::Decided(question.id));
+        self.told.changes.push(Change::Decided(question.prompt, question.id));
         self.decided(&question)?;
         Ok(question)
     }

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::key::{Key, Table};
 use super::messages::of_prompt;
-use super::prompts::EXPIRED;
+use super::quota::signed;
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::feed::FeedEvent;
 use crate::id::PromptId;
-use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState};
+use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind};
 use crate::request::{Append, Begin, Change, Finish, Owned};
 
 impl Step<'_> {
@@ -18,6 +18,7 @@ impl Step<'_> {
         self.txn.want(&Key::of(Table::Prompts).prompt(begin.prompt));
         self.txn.want(&Key::of(Table::Contents).prompt(begin.prompt));
         self.want_place(&begin.owner.name, 1);
+        self.want_quota(begin.owner.name.tenant());
         self.want_feed(&begin.owner.name);
         let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
         let Some(mut prompt) = self.prompt_record(begin.prompt)?.filter(|prompt| prompt.name == name.name)
@@ -33,22 +34,23 @@ impl Step<'_> {
         }
         // A continuation waits for nothing: its prompt was due, and began in time.
         if prompt.begins == 0 && self.now >= prompt.expires_at {
-            self.end_waiting(prompt, &EXPIRED)?;
+            self.expire(prompt)?;
             return Ok(Owned::Done(None));
         }
         let is_first = name.continues.is_none_or(|first| first == prompt.id);
         if !prompt.is_due(self.now) || !is_first || name.running.is_some() {
             return Ok(Owned::Done(None));
         }
-        if let Some(reserve) = begin.reserve
-            && !self.reserve(&mut prompt, reserve)?
+        let quota = self.quota_of(prompt.name.tenant(), &begin.quota)?;
+        if let Some(budget) = quota.budget
+            && !self.reserve(&mut prompt, budget)?
         {
             return Ok(Owned::Done(None));
         }
         self.dequeue(&mut name, &prompt);
         prompt.begins += 1;
         prompt.state = PromptState::Begun { term: name.term, attempt: begin.attempt, at: self.now };
-        name.running = Some(prompt.id);
+        (name.running, name.last_failure) = (Some(prompt.id), None);
         self.put_prompt(&prompt)?;
         self.put_name(&mut name)?;
         self.happened(&prompt.name, FeedEvent::Begun { prompt: prompt.id })?;
@@ -63,7 +65,7 @@ impl Step<'_> {
         let Some(mut prompt) = running.filter(|prompt| append.first_seq <= prompt.last_seq + 1) else {
             return Ok(Owned::Done(None));
         };
-        let known = prompt.last_seq;
+        let (known, kept_before) = (prompt.last_seq, prompt.kept_bytes);
         let mut kept = Vec::new();
         let numbered = (append.first_seq..=u64::MAX).zip(&append.messages);
         for (seq, json) in numbered.skip_while(|(seq, _)| *seq <= known) {
@@ -80,6 +82,8 @@ impl Step<'_> {
         self.keep_texts(&of_prompt(prompt.id), known + 1, &kept);
         if prompt.last_seq > known {
             self.put_prompt(&prompt)?;
+            let bytes = signed(prompt.kept_bytes - kept_before);
+            self.add_to(Table::KeptBytes, prompt.name.tenant(), bytes);
             self.told.changes.push(Change::Messages(prompt.id));
         }
         Ok(Owned::Done(Some(prompt.last_seq)))
@@ -105,8 +109,8 @@ impl Step<'_> {
         if matches!(finish.outcome, PromptOutcome::Completed { .. }) {
             (name.failures, name.losses) = (Vec::new(), 0);
         }
-        if finish.quarantine.is_some() {
-            name.quarantine.clone_from(&finish.quarantine);
+        if let Some(why) = &finish.quarantine {
+            name.quarantine = Some(Quarantine { kind: QuarantineKind::Transcript, why: why.clone() });
         }
         self.put_name(&mut name)?;
         self.settle(&mut prompt, finish.cost)?;

@@ -5,23 +5,29 @@
 
 #![allow(clippy::large_enum_variant, reason = "an answer is moved once, and a box would cost an allocation")]
 
+mod between;
 mod names;
 mod prompts;
+mod refused;
 mod transcripts;
 mod turns;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId};
+use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Tenant};
 
 pub use crate::id::Ownership;
+pub use crate::limits::QueueBounds;
+pub use between::NodeMessage;
+pub(crate) use between::{NodeNews, Piece};
 pub use names::{
-    ActivationFailed, Claim, Claimed, CommandPut, Departure, Join, Marked, WaitingCursor, WaitingNames,
-    WaitingPage,
+    ActivationFailed, Claim, Claimed, CommandPut, Counted, Departure, Join, Marked, WaitingCursor,
+    WaitingNames, WaitingPage,
 };
-pub use prompts::{Accept, Accepted, QueueBounds, Refused, Withdrawn};
+pub use prompts::{Accept, Accepted, Withdrawn};
+pub use refused::Refused;
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
-pub use turns::{Answered, Append, Ask, Begin, Finish, QuestionsOf, Reserve};
+pub use turns::{Answered, Append, Ask, Begin, Finish, QuestionsOf};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,14 +62,16 @@ pub enum Change {
     Messages(PromptId),
     /// A prompt has its outcome.
     Ended(PromptId),
-    /// A question was asked.
-    Asked(QuestionId),
-    /// A question was decided, or ended with its turn.
-    Decided(QuestionId),
+    /// A question was asked in a turn.
+    Asked(PromptId, QuestionId),
+    /// A question of a turn was decided, or ended with the turn.
+    Decided(PromptId, QuestionId),
     /// A command waits for a node.
     Commanded(NodeId),
     /// A command has its result.
     CommandEnded(CommandId),
+    /// The quota of a tenant was set.
+    QuotaSet(Tenant),
     /// Changes of other nodes may have been missed: read the records again.
     Missed,
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::Ownership;
 use crate::id::{AttemptId, Name, NodeId, Tenant};
-use crate::record::{CommandRecord, NameRecord, PromptRecord};
+use crate::limits::Quota;
+use crate::record::{CommandRecord, NameRecord, PromptRecord, QuarantineKind};
 
 /// A request to own a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The name.
     pub name: Name,
@@ -17,6 +18,8 @@ pub struct Claim {
     pub attempt: AttemptId,
     /// Lost owners in a row after which the name is quarantined.
     pub losses: u32,
+    /// The quota of the tenant, if the backend has none for it.
+    pub quota: Quota,
 }
 
 /// The answer to [`Claim`].
@@ -32,6 +35,8 @@ pub enum Claimed {
     OtherHost(String),
     /// The name is quarantined, perhaps by this claim: too many owners were lost in a row.
     Quarantined(String),
+    /// The tenant has as many names with an owner as its quota allows: ask again when one of them is free.
+    AtCap,
     /// The name is not known, or is being deleted.
     Gone,
     /// The node is draining or dead.
@@ -45,6 +50,15 @@ pub struct ActivationFailed {
     pub owner: Ownership,
     /// The cause, in words.
     pub why: String,
+    /// The rule by which the failure is counted. `None`: it is no fault of the session, and is not counted.
+    pub counted: Option<Counted>,
+}
+
+/// The rule by which failures of a name are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The kind of the quarantine that follows.
+    pub kind: QuarantineKind,
     /// The time in which failures are counted together.
     pub period: Duration,
     /// The number of failures in the period after which the name is quarantined.

@@ -5,12 +5,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Ownership;
-use crate::id::{AttemptId, Name, PromptId, QuestionId, Tenant, Timestamp};
+use crate::id::{AttemptId, Name, PromptId, QuestionId, Tenant};
+use crate::limits::Quota;
 use crate::record::{PromptOutcome, QuestionRecord};
 use crate::usage::Usage;
 
 /// The start of a prompt, written down before its first byte is sent to a CLI.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Begin {
     /// The owner.
     pub owner: Ownership,
@@ -18,19 +19,8 @@ pub struct Begin {
     pub prompt: PromptId,
     /// The id of this attempt.
     pub attempt: AttemptId,
-    /// The money to reserve. `None`: the tenant has no budget.
-    pub reserve: Option<Reserve>,
-}
-
-/// Money to be reserved for a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserve {
-    /// The start of the budget period.
-    pub period: Timestamp,
-    /// The budget of the period, in micro-dollars.
-    pub budget: u64,
-    /// The money to reserve for this turn, in micro-dollars.
-    pub amount: u64,
+    /// The quota of the tenant, if the backend has none for it. Money is set aside for the turn if it has a budget.
+    pub quota: Quota,
 }
 
 /// Messages of a running turn.
@@ -60,8 +50,8 @@ pub struct Finish {
     pub attempt: AttemptId,
     /// The outcome.
     pub outcome: PromptOutcome,
-    /// The cost of the turn, in micro-dollars.
-    pub cost: u64,
+    /// The cost of the turn, in micro-dollars. `None`: its CLI has not told it, and the turn costs what was set aside for it.
+    pub cost: Option<u64>,
     /// What the turn has used. `None`: its CLI has not told it.
     pub usage: Option<Usage>,
     /// The reason to quarantine the name as soon as the owner gives it up or is lost. `None`: there is no new reason.

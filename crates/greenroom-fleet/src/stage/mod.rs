@@ -59,7 +59,7 @@ pub(crate) fn accept(name: &str, wait: Duration) -> Accept {
         continuations: 0,
         not_before: None,
         wait,
-        budget: None,
-        bounds: QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 },
+        quota: crate::Quota::default(),
+        bounds: QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000, ..Default::default() },
     }
 }

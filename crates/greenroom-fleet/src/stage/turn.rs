@@ -57,13 +57,19 @@ impl BegunTurn {
     /// Claims the name for this node, and begins a prompt of it.
     pub(crate) async fn begin(shared: &Arc<FleetShared>, name: &str, prompt: PromptId) -> Self {
         let name = format!("acme/{}", name).parse::<Name>().unwrap();
-        let claim = Claim { name, node: shared.node, attempt: AttemptId::new(), losses: 3 };
+        let claim = Claim {
+            name,
+            node: shared.node,
+            attempt: AttemptId::new(),
+            losses: 3,
+            quota: crate::Quota::default(),
+        };
         let owner = match shared.backend.claim(claim).await.unwrap() {
             Claimed::Won(record) => Ownership { name: record.name, node: shared.node, term: record.term },
             other => panic!("the name was not claimed: {other:?}"),
         };
         let attempt = AttemptId::new();
-        let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+        let begin = Begin { owner: owner.clone(), prompt, attempt, quota: crate::Quota::default() };
         let begun = shared.backend.begin(begin).await.unwrap();
         assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
         Self { shared: shared.clone(), owner, prompt, attempt }
@@ -77,10 +83,18 @@ impl BegunTurn {
         assert!(matches!(appended, Owned::Done(_)), "{appended:?}");
     }
 
+    /// Completes the prompt at a cost.
+    pub(crate) async fn finish_at(&self, cost: u64) {
+        let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
+        let (outcome, cost) = (completed(), Some(cost));
+        let finish = Finish { owner, prompt, attempt, outcome, cost, usage: None, quarantine: None };
+        assert_eq!(self.shared.backend.finish(finish).await.unwrap(), Owned::Done(true));
+    }
+
     /// Gives the prompt its outcome.
     pub(crate) async fn finish(&self, outcome: PromptOutcome) {
         let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
-        let finish = Finish { owner, prompt, attempt, outcome, cost: 0, usage: None, quarantine: None };
+        let finish = Finish { owner, prompt, attempt, outcome, cost: Some(0), usage: None, quarantine: None };
         assert_eq!(self.shared.backend.finish(finish).await.unwrap(), Owned::Done(true));
     }
 

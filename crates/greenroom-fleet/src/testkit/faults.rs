@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::backend::{Backend, Channels, Commit, Committed, Lane, METHODS, Reply, Rows, Wanted};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, Timestamp};
+use crate::request::NodeMessage;
 
 /// A backend that passes requests on to another one, with faults by a plan.
 ///
@@ -109,7 +110,8 @@ impl FaultedBackend {
         Self { backend: Arc::new(backend), shared: Arc::default() }
     }
 
-    /// A backend whose [`changes`](crate::backend::Requests::changes) tell nothing, as if every hint was lost. It begins without a plan.
+    /// A backend whose [`changes`](crate::backend::Requests::changes) tell nothing, as if every hint was lost, and every message of another
+    /// node. It begins without a plan.
     #[must_use]
     pub fn without_changes(self) -> Self {
         let silent = Some(self.backend.channels().without_changes());
@@ -222,6 +224,10 @@ impl Backend for FaultedBackend {
 
     fn channels(&self) -> &Channels {
         self.shared.silent.as_ref().unwrap_or_else(|| self.backend.channels())
+    }
+
+    fn publish(&self, message: NodeMessage) {
+        self.backend.publish(message);
     }
 
     fn default_folder(&self) -> Option<PathBuf> {

@@ -34,8 +34,8 @@ pub(crate) fn accept(to: &str) -> Accept {
         continuations: 0,
         not_before: None,
         wait: Duration::from_secs(3600),
-        budget: None,
-        bounds: QueueBounds { name: 100, tenant: 100_000, fleet: 100_000 },
+        quota: greenroom_fleet::Quota::default(),
+        bounds: QueueBounds { name: 100, tenant: 100_000, fleet: 100_000, ..Default::default() },
     }
 }
 
@@ -167,10 +167,16 @@ async fn a_clock_that_is_set_back_holds_up_reminders_and_no_other_prompt() {
         .unwrap();
     for (accept, expected) in [(&reminder, None), (&at_once, Some(json!("hello")))] {
         let attempt = AttemptId::new();
-        let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
+        let claim = Claim {
+            name: accept.name.clone(),
+            node,
+            attempt,
+            losses: 3,
+            quota: greenroom_fleet::Quota::default(),
+        };
         let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name: accept.name.clone(), node, term: record.term };
-        let begin = Begin { owner, prompt: accept.prompt, attempt, reserve: None };
+        let begin = Begin { owner, prompt: accept.prompt, attempt, quota: greenroom_fleet::Quota::default() };
         assert_eq!(backend.begin(begin).await.unwrap(), Owned::Done(expected));
     }
     assert_eq!(waiting(then.0).await, [reminder.prompt]);

@@ -4,6 +4,10 @@
 //! |---|---|
 //! | `wait 30` | answers after 30 s |
 //! | `hold` | answers when it is interrupted |
+//! | `listen` | the same, and takes messages into the turn |
+//! | `write 5` | writes `0 1 2 3 4 `, a number each second, and answers |
+//! | `hold 0.5` | the same, and tells a cost of 0.5 dollars |
+//! | `deaf` | never answers |
 //! | `cost 0.5` | answers, at a cost of 0.5 dollars |
 //! | `background 60` | answers, and has a background agent for 60 s |
 //! | `background on` | answers, and has a background agent from then on |
@@ -17,7 +21,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use greenroom::transport::{Exit, MemoryTransport};
+use futures_util::future::BoxFuture;
+use greenroom::transport::{Connection, Conversations, Exit, Launch, MemoryTransport, Transport};
+use greenroom::{Error, Result};
 use greenroom_testkit::{CliEnd, ScriptedCli};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -38,6 +44,8 @@ type OnRead = Arc<dyn Fn(&str, &str) + Send + Sync>;
 struct State {
     transports: HashMap<String, MemoryTransport>,
     prompts: Vec<(String, String)>,
+    /// Messages that were read in a turn.
+    steered: Vec<(String, String)>,
     /// Names, and the ids of the conversations.
     launches: Vec<(String, String)>,
     live: HashMap<String, usize>,
@@ -50,6 +58,12 @@ struct State {
     on_read: Option<OnRead>,
     /// Every prompt is answered at once.
     plain: bool,
+    /// The API rejects the key of CLIs that start now.
+    rejecting: bool,
+    /// CLIs do not start, for this cause.
+    not_starting: Option<Error>,
+    /// Starts that were refused.
+    refused: usize,
 }
 
 impl Clis {
@@ -75,9 +89,34 @@ impl Clis {
         transport
     }
 
+    /// The transport of a name, which fails while CLIs do not start.
+    pub(crate) fn breakable(&self, name: &str) -> Breakable {
+        Breakable { clis: self.clone(), transport: self.transport(name) }
+    }
+
+    /// CLIs of [`breakable`](Self::breakable) transports fail to start by this error; `None`: they start.
+    pub(crate) fn fail_to_start(&self, error: Option<Error>) {
+        self.state().not_starting = error;
+    }
+
+    /// Starts that have failed so.
+    pub(crate) fn refused_starts(&self) -> usize {
+        self.state().refused
+    }
+
+    /// Whether the API rejects the key of CLIs that start from now on.
+    pub(crate) fn reject_keys(&self, rejects: bool) {
+        self.state().rejecting = rejects;
+    }
+
     /// The prompts that CLIs have read, with their names.
     pub(crate) fn prompts(&self) -> Vec<(String, String)> {
         self.state().prompts.clone()
+    }
+
+    /// The messages that CLIs have read in their turns, with their names.
+    pub(crate) fn steered(&self) -> Vec<(String, String)> {
+        self.state().steered.clone()
     }
 
     /// The prompts that the CLIs of a name have read.
@@ -131,6 +170,11 @@ impl Clis {
         self.until("prompts", |state| state.prompts.len() >= count).await;
     }
 
+    /// Waits until the CLIs have read as many messages in their turns.
+    pub(crate) async fn heard(&self, count: usize) {
+        self.until("messages", |state| state.steered.len() >= count).await;
+    }
+
     /// Waits until no CLI is left.
     pub(crate) async fn gone(&self) {
         self.until("the end of all CLIs", |state| state.live.values().sum::<usize>() == 0).await;
@@ -165,7 +209,8 @@ impl Clis {
             }
             state.most_live = state.most_live.max(state.live.values().sum());
         });
-        let mut player = Player { clis: self, name: &name, end, cost: 0.0 };
+        let rejected = self.state().rejecting;
+        let mut player = Player { clis: self, name: &name, end, cost: 0.0, rejected };
         let exit = player.serve().await;
         // Before the process ends: the fleet may start the next one as soon as it has.
         self.change(|state| *state.live.get_mut(&name).unwrap() -= 1);
@@ -178,6 +223,32 @@ struct Player<'a> {
     name: &'a str,
     end: CliEnd,
     cost: f64,
+    /// The API rejects the key that the CLI was started with.
+    rejected: bool,
+}
+
+/// A transport that fails while CLIs do not start.
+#[derive(Clone)]
+pub(crate) struct Breakable {
+    clis: Clis,
+    transport: MemoryTransport,
+}
+
+impl Transport for Breakable {
+    fn open(&self, launch: Launch) -> BoxFuture<'static, Result<Connection>> {
+        let mut state = self.clis.state();
+        match state.not_starting.clone() {
+            Some(error) => {
+                state.refused += 1;
+                Box::pin(async move { Err(error) })
+            }
+            None => self.transport.open(launch),
+        }
+    }
+
+    fn conversations(&self) -> Conversations {
+        self.transport.conversations()
+    }
 }
 
 /// What ends a wait.
@@ -238,16 +309,66 @@ impl Player<'_> {
         let seconds = |text: &str| Duration::from_secs(text.parse().unwrap());
         let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
         match (word, rest) {
+            _ if self.rejected => self.reject(prompt),
             _ if plain => self.finish(prompt, &text),
             ("wait", time) => match self.wait(Some(seconds(time))).await {
                 Ended::Time => self.finish(prompt, &text),
                 Ended::Interrupted => self.end.fail_turn(prompt, "aborted_tools", "interrupted"),
                 Ended::Exit(exit) => return Some(exit),
             },
+            ("listen", "") => {
+                self.lifecycle(prompt, "queued");
+                self.lifecycle(prompt, "started");
+                if let Ended::Exit(exit) = self.wait(None).await {
+                    return Some(exit);
+                }
+                self.end.fail_turn(prompt, "aborted_tools", "interrupted");
+                self.lifecycle(prompt, "completed");
+            }
             ("hold", "") => match self.wait(None).await {
                 Ended::Interrupted => self.end.fail_turn(prompt, "aborted_tools", "interrupted"),
                 Ended::Exit(exit) => return Some(exit),
                 Ended::Time => unreachable!("it waits without a limit"),
+            },
+            ("write", count) => {
+                self.part(json!({
+                    "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" },
+                }));
+                let mut written = String::new();
+                for number in 0..count.parse::<u64>().unwrap() {
+                    match self.wait(Some(Duration::from_secs(1))).await {
+                        Ended::Time => {}
+                        Ended::Interrupted => {
+                            self.end.fail_turn(prompt, "aborted_tools", "interrupted");
+                            return None;
+                        }
+                        Ended::Exit(exit) => return Some(exit),
+                    }
+                    let text = format!("{number} ");
+                    written += &text;
+                    self.part(json!({
+                        "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": text },
+                    }));
+                }
+                self.say(&written);
+                self.finish(prompt, &text);
+            }
+            ("hold", dollars) => match self.wait(None).await {
+                Ended::Interrupted => {
+                    self.cost += dollars.parse::<f64>().unwrap();
+                    self.end.message(json!({
+                        "type": "result", "subtype": "error_during_execution", "is_error": true, "errors": ["interrupted"],
+                        "num_turns": 1, "duration_ms": 0, "duration_api_ms": 0, "terminal_reason": "aborted_tools",
+                        "total_cost_usd": self.cost, "user_message_uuids": [prompt["uuid"]],
+                    }));
+                }
+                Ended::Exit(exit) => return Some(exit),
+                Ended::Time => unreachable!("it waits without a limit"),
+            },
+            ("deaf", "") => loop {
+                if let Ended::Exit(exit) = self.wait(None).await {
+                    return Some(exit);
+                }
             },
             ("cost", dollars) => {
                 self.cost += dollars.parse::<f64>().unwrap();
@@ -298,10 +419,23 @@ impl Player<'_> {
             };
             match frame {
                 Some(frame) if self.control(&frame) => return Ended::Interrupted,
+                Some(frame) if frame["type"] == "user" => self.steered(&frame),
                 Some(_) => {}
                 None => return Ended::Exit(Exit::Code(0)),
             }
         }
+    }
+
+    fn steered(&mut self, message: &Value) {
+        self.lifecycle(message, "queued");
+        self.lifecycle(message, "started");
+        let steered = (self.name.to_owned(), text_of(message));
+        self.clis.change(|state| state.steered.push(steered));
+    }
+
+    fn lifecycle(&mut self, prompt: &Value, state: &str) {
+        let uuid = &prompt["uuid"];
+        self.end.message(json!({ "type": "command_lifecycle", "command_uuid": uuid, "state": state }));
     }
 
     /// Answers, and has a background agent.
@@ -327,11 +461,31 @@ impl Player<'_> {
         }));
     }
 
-    fn finish(&mut self, prompt: &Value, text: &str) {
+    fn reject(&mut self, prompt: &Value) {
         self.end.message(json!({
-            "type": "assistant", "message": { "role": "assistant", "content": [{ "type": "text", "text": format!("re: {text}") }] },
+            "type": "assistant", "error": "authentication_failed", "api_error_status": 401, "parent_tool_use_id": null,
+            "message": { "role": "assistant", "model": "<synthetic>", "content": [{ "type": "text", "text": "Invalid API key" }] },
+        }));
+        self.end.message(json!({
+            "type": "result", "subtype": "success", "is_error": true, "result": "Invalid API key", "num_turns": 1, "duration_ms": 0,
+            "duration_api_ms": 0, "total_cost_usd": 0.0, "api_error_status": 401, "terminal_reason": "api_error",
+            "user_message_uuids": [prompt["uuid"]],
+        }));
+    }
+
+    fn part(&mut self, event: Value) {
+        self.end.message(json!({ "type": "stream_event", "parent_tool_use_id": null, "event": event }));
+    }
+
+    fn say(&mut self, text: &str) {
+        self.end.message(json!({
+            "type": "assistant", "message": { "role": "assistant", "content": [{ "type": "text", "text": text }] },
             "parent_tool_use_id": null,
         }));
+    }
+
+    fn finish(&mut self, prompt: &Value, text: &str) {
+        self.say(&format!("re: {text}"));
         self.end.message(json!({
             "type": "result", "subtype": "success", "is_error": false, "result": format!("re: {text}"), "num_turns": 1,
             "duration_ms": 0, "duration_api_ms": 0, "total_cost_usd": self.cost, "terminal_reason": "completed",

@@ -34,8 +34,13 @@ async fn a_reopened_file_has_all_that_was_accepted() {
     assert!(matches!(backend.accept(kept.clone()).await.unwrap(), Accepted::New(_)));
     let node = NodeId::new();
     backend.join(Join { node, host: "here".to_owned(), lease: FOREVER, capacity: 8 }).await.unwrap();
-    let claim =
-        Claim { name: kept.name.clone(), node, attempt: greenroom_fleet::AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: kept.name.clone(),
+        node,
+        attempt: greenroom_fleet::AttemptId::new(),
+        losses: 3,
+        quota: greenroom_fleet::Quota::default(),
+    };
     let Claimed::Won(won) = backend.claim(claim.clone()).await.unwrap() else { panic!("not won") };
     let clone = backend.clone();
     backend.close().await;
@@ -68,7 +73,8 @@ async fn names_of_an_earlier_process_are_recovered_at_once() {
         assert!(matches!(backend.accept(accept.clone()).await.unwrap(), Accepted::New(_)));
     }
     let attempt = greenroom_fleet::AttemptId::new();
-    let claim = Claim { name: kept.name.clone(), node, attempt, losses: 3 };
+    let claim =
+        Claim { name: kept.name.clone(), node, attempt, losses: 3, quota: greenroom_fleet::Quota::default() };
     let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: kept.name.clone(), node, term: record.term };
     assert_eq!(
@@ -151,10 +157,16 @@ async fn an_export_keeps_messages_that_are_not_one_line_of_json() {
     let node = NodeId::new();
     from.join(Join { node, host: "here".to_owned(), lease: FOREVER, capacity: 8 }).await.unwrap();
     let attempt = greenroom_fleet::AttemptId::new();
-    let claim = Claim { name: kept.name.clone(), node, attempt, losses: 3 };
+    let claim =
+        Claim { name: kept.name.clone(), node, attempt, losses: 3, quota: greenroom_fleet::Quota::default() };
     let Claimed::Won(record) = from.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: kept.name, node, term: record.term };
-    let begin = Begin { owner: owner.clone(), prompt: kept.prompt, attempt, reserve: None };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt: kept.prompt,
+        attempt,
+        quota: greenroom_fleet::Quota::default(),
+    };
     assert!(from.begin(begin).await.unwrap().done().is_some());
     let messages = ["{\n\"a\": 1}", " 1 ", "null", "no JSON", "\"one line\""].map(str::to_owned).to_vec();
     let append = Append { owner, prompt: kept.prompt, first_seq: 1, messages, bound: 1000 };

@@ -15,12 +15,15 @@ mod nodes;
 mod people;
 #[path = "../support/memory.rs"]
 mod remembering;
+#[path = "../../../../tests/support/root.rs"]
+mod root;
 mod scenes;
 #[path = "../support/moving.rs"]
 mod tenants;
 #[path = "../../../../tests/support/timeline.rs"]
 mod timeline;
 mod transcripts;
+mod users;
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;
 mod walls;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use greenroom::store::SessionKey;
 use greenroom_fleet::admin::{Admin, MoveError};
@@ -9,8 +10,8 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, MemoryBackend, Part, Range, Reply, Requests, Rows, Wanted,
 };
 use greenroom_fleet::{
-    Accepted, AttemptId, BackendError, BackendErrorKind, Begin, Claim, Claimed, Departure, Fleet, NameFilter,
-    NameQuery, NameState, Ownership, Refused, Reserve, Timestamp,
+    Accepted, AttemptId, BackendError, BackendErrorKind, Begin, Budget, Claim, Claimed, Departure, Fleet,
+    NameFilter, NameQuery, NameState, Ownership, Quota, Refused, TenantRecord, Timestamp,
 };
 use uuid::Uuid;
 
@@ -83,7 +84,13 @@ async fn a_name_that_departs_is_claimed_by_nobody_and_accepts_nothing() {
     let _marked = from.depart(name("a"), Uuid::new_v4()).await.unwrap();
     let again = accept("a", Uuid::new_v4());
     assert_eq!(from.accept(again).await.unwrap(), Accepted::Refused(Refused::Moving));
-    let claim = Claim { name: name("a"), node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: name("a"),
+        node,
+        attempt: AttemptId::new(),
+        losses: 3,
+        quota: greenroom_fleet::Quota::default(),
+    };
     assert_eq!(from.claim(claim).await.unwrap(), Claimed::Gone);
     assert!(!from.unquarantine(name("a")).await.unwrap());
     for error in [
@@ -122,28 +129,37 @@ async fn a_tenant_moves_one_way_and_never_to_itself() {
     assert_eq!(tenants.acme(&one).await, Kept::default());
 }
 
-/// A turn that was lost with its node has reserved money, which counts as spent.
+/// A turn that was lost with its node has cost its reserve.
 #[tokio::test(start_paused = true)]
 async fn a_tenant_takes_its_spent_and_lost_money_along() {
     let (from, to) = (MemoryBackend::new(), MemoryBackend::new());
     let node = joined(&from).await;
     let lost = accept("a", Uuid::new_v4());
     assert!(matches!(from.accept(lost.clone()).await.unwrap(), Accepted::New(_)));
-    let claim = Claim { name: name("a"), node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: name("a"),
+        node,
+        attempt: AttemptId::new(),
+        losses: 3,
+        quota: greenroom_fleet::Quota::default(),
+    };
     let Claimed::Won(record) = from.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: name("a"), node, term: record.term };
-    let reserve = Some(Reserve { period: Timestamp(1), budget: 100, amount: 7 });
-    let begin = Begin { owner, prompt: lost.prompt, attempt: AttemptId::new(), reserve };
+    let mut quota = Quota::default();
+    quota.budget = Some(Budget { amount: 100, period: Duration::from_secs(24 * 3600), reserve: 7 });
+    let begin = Begin { owner, prompt: lost.prompt, attempt: AttemptId::new(), quota };
     assert!(from.begin(begin).await.unwrap().done().is_some());
     from.leave(node).await.unwrap();
     from.recover(10, 3).await.unwrap();
-    assert_eq!(from.tenant(tenant("acme")).await.unwrap().reserved, 7);
+    let account = from.tenant(tenant("acme")).await.unwrap();
+    assert_eq!((account.spent, account.reserved), (7, 0));
+    let period = account.period;
     // An account of an earlier period does not count any more.
     assert!(to.open_account(tenant("acme"), Timestamp::default(), 50).await.unwrap());
     Admin::new(from.clone()).move_tenant(&tenant("acme"), &Admin::new(to.clone())).await.unwrap();
     let account = to.tenant(tenant("acme")).await.unwrap();
-    assert_eq!((account.spent, account.reserved, account.period), (7, 0, Timestamp(1)));
-    assert_eq!(from.tenant(tenant("acme")).await.unwrap().reserved, 0);
+    assert_eq!((account.spent, account.reserved, account.period), (7, 0, period));
+    assert_eq!(from.tenant(tenant("acme")).await.unwrap(), TenantRecord::default());
 }
 
 /// A backend that fails at a read or a commit, which was carried out or not, and at all after it.

@@ -4,8 +4,8 @@ use greenroom::store::{SessionKey, SessionStore};
 use greenroom_fleet::backend::{MemoryBackend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{
-    BackendErrorKind, Fleet, FleetBuilder, FleetEvent, NameRecord, NameState, PromptOutcome, Transcripts,
-    TranscriptsIn, TranscriptsOf,
+    ActivationContext, BackendErrorKind, Cause, Fleet, FleetBuilder, FleetEvent, NameRecord, NameState,
+    PromptOutcome, Transcripts, TranscriptsIn, TranscriptsOf,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -273,10 +273,18 @@ async fn a_profile_that_chooses_the_configuration_folder_is_refused() {
     let stage = Stage::new();
     let clis = stage.clis.clone();
     let profile = move |_: &_| clis.session().env("CLAUDE_CONFIG_DIR", "/srv/claude");
+    let error = stage.host("one").profile("default", profile).start().await.err().unwrap();
+    assert!(error.to_string().contains("leave it out"), "{error}");
+    // Where it shows with real names only, nobody is quarantined for it.
+    let clis = stage.clis.clone();
+    let profile = move |cx: &ActivationContext| {
+        let session = clis.session();
+        if cx.is_probe() { session } else { session.env("CLAUDE_CONFIG_DIR", "/srv/claude") }
+    };
     let fleet = start(stage.host("one").profile("default", profile)).await;
     let log = Log::of(&fleet);
     let _waits = send(&fleet, "a", "hello").await;
-    let refused = |event: &FleetEvent| matches!(event, FleetEvent::ActivationFailed { why, .. } if why.contains("leave it out"));
+    let refused = |event: &FleetEvent| matches!(event, FleetEvent::Degraded { cause: Cause::ProfileUnfit, why, .. } if why.contains("leave it out"));
     log.wait("the refusal", refused).await;
     assert_eq!(stage.clis.folders(), [""; 0].map(std::path::PathBuf::from));
 }

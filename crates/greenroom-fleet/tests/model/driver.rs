@@ -15,7 +15,7 @@ use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FaultedRequest, FleetFault};
 use greenroom_fleet::{
     BackendError, BackendErrorKind, Fleet, FleetEvent, FleetPrompt, FleetSession, Name, NameRecord,
-    NameState, NodeRecord, NodeState, PromptError, PromptId, Quota, Refusal, Refused, TurnItem,
+    NameState, NodeRecord, NodeState, PromptError, PromptId, Quota, Refused, TurnItem,
 };
 pub(crate) use store::Store;
 use tokio::task::{JoinHandle, JoinSet};

@@ -51,7 +51,12 @@ impl Drop for Psql {
 
 async fn begin(backend: &PostgresBackend, owner: &Ownership, name: &str) -> Owned<Option<serde_json::Value>> {
     let prompt = accepted(backend, name).await;
-    let begin = Begin { owner: owner.clone(), prompt, attempt: AttemptId::new(), reserve: None };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt,
+        attempt: AttemptId::new(),
+        quota: greenroom_fleet::Quota::default(),
+    };
     backend.begin(begin).await.unwrap()
 }
 
@@ -70,7 +75,7 @@ async fn a_begin_that_waits_for_its_name_holds_up_no_renewal() {
     let owner = owner(&backend, node, "a").await;
     let mut other = Psql::connect(&address);
     other.run(&format!("BEGIN; {}", server::lock_of_name(&schema, "a")));
-    let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+    let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
     let (theirs, mut beginning) = (backend.clone(), JoinSet::new());
     beginning.spawn(async move { theirs.begin(begin).await.unwrap() });
     server::until_a_request_waits_for_a_lock(&address).await;

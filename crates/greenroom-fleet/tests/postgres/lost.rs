@@ -46,14 +46,20 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     assert!(matches!(answer, Accepted::New(ref kept) if kept.id == prompt), "{answer:?}");
     assert_eq!(direct.queued().await.unwrap(), 1);
 
-    let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: name.clone(),
+        node,
+        attempt: AttemptId::new(),
+        losses: 3,
+        quota: greenroom_fleet::Quota::default(),
+    };
     let won = after_a_lost_reply(&proxy, claim.attempt, async || backend.claim(claim.clone()).await).await;
     let Claimed::Won(record) = won else { panic!("{won:?}") };
     let owner = Ownership { name: name.clone(), node, term: record.term };
     assert_eq!(direct.name_record(name.clone()).await.unwrap().unwrap().term, owner.term, "claimed twice");
 
     let attempt = AttemptId::new();
-    let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
     let begun = after_a_lost_reply(&proxy, attempt, async || backend.begin(begin.clone()).await).await;
     assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
     assert_eq!(direct.prompt_record(prompt).await.unwrap().unwrap().begins, 1);
@@ -84,7 +90,7 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     assert!(matches!(other, Answered::TooLate(_)), "{other:?}");
 
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
-    let finish = Finish { owner, prompt, attempt, outcome, cost: 5, usage: None, quarantine: None };
+    let finish = Finish { owner, prompt, attempt, outcome, cost: Some(5), usage: None, quarantine: None };
     let finished = after_a_lost_reply(&proxy, attempt, async || backend.finish(finish.clone()).await).await;
     assert!(matches!(finished, Owned::Done(true)), "{finished:?}");
     assert_eq!(
@@ -183,7 +189,7 @@ async fn a_request_behind_a_held_lock_is_given_up_and_repeated() {
     let node = joined(&backend).await;
     let prompt = accepted(&backend, "a").await;
     let owner = owner(&backend, node, "a").await;
-    let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+    let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
 
     let mut other = server::raw(&address).await;
     server::run(&mut other, &format!("BEGIN; {}", server::lock_of_name(&schema, "a"))).await;
@@ -210,15 +216,22 @@ async fn turns_and_renewals_go_on_while_the_row_of_their_node_is_shared() {
 
     let owner = owner(&backend, node, "a").await;
     let attempt = AttemptId::new();
-    let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Owned::Done(_)));
     let append =
         Append { owner: owner.clone(), prompt, first_seq: 1, messages: vec!["1".into()], bound: 1000 };
     assert!(matches!(backend.append(append).await.unwrap(), Owned::Done(Some(1))));
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
-    let finish =
-        Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, usage: None, quarantine: None };
+    let finish = Finish {
+        owner: owner.clone(),
+        prompt,
+        attempt,
+        outcome,
+        cost: Some(0),
+        usage: None,
+        quarantine: None,
+    };
     assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(true)));
     assert!(matches!(backend.release(owner).await.unwrap(), Owned::Done(false)));
     assert!(matches!(backend.renew(node, HOUR, true).await.unwrap(), Owned::Done(_)), "it begins to drain");
@@ -241,7 +254,7 @@ async fn a_begin_waits_for_a_claim_and_is_then_refused() {
     let claims =
         format!("BEGIN; UPDATE {schema}.rows SET value = convert_to({later}, 'UTF8') WHERE key = '{key}'");
     server::run(&mut other, &claims).await;
-    let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+    let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
     let mut beginning = tokio::task::JoinSet::new();
     let theirs = backend.clone();
     beginning.spawn(async move { theirs.begin(begin).await });
@@ -262,7 +275,7 @@ async fn a_prompt_that_expires_while_its_begin_waits_is_not_sent() {
     let owner = owner(&backend, node, "a").await;
     let mut other = server::raw(&address).await;
     server::run(&mut other, &format!("BEGIN; {}", server::lock_of_name(&schema, "a"))).await;
-    let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+    let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
     let (theirs, mut beginning) = (backend.clone(), tokio::task::JoinSet::new());
     beginning.spawn(async move { theirs.begin(begin).await });
     server::until_a_request_waits_for_a_lock(&address).await;

@@ -28,6 +28,7 @@ mod nodes;
 mod opening;
 mod pooler;
 mod proxy;
+mod quotas;
 #[path = "../support/memory.rs"]
 #[allow(
     dead_code,
@@ -42,6 +43,7 @@ mod stopped;
 #[path = "../support/moving.rs"]
 mod tenants;
 mod transcripts;
+mod updates;
 mod views;
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;

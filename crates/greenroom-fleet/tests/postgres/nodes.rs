@@ -33,8 +33,8 @@ pub(crate) fn accept(to: &str) -> Accept {
         continuations: 0,
         not_before: None,
         wait: HOUR,
-        bounds: QueueBounds { name: 1_000_000, tenant: 1_000_000, fleet: 1_000_000 },
-        budget: None,
+        bounds: QueueBounds { name: 1_000_000, tenant: 1_000_000, fleet: 1_000_000, ..Default::default() },
+        quota: greenroom_fleet::Quota::default(),
     }
 }
 
@@ -53,7 +53,13 @@ pub(crate) async fn joined(backend: &PostgresBackend) -> NodeId {
 
 pub(crate) async fn owner(backend: &PostgresBackend, node: NodeId, name: &str) -> Ownership {
     let name = format!("acme/{}", name).parse::<Name>().unwrap();
-    let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: name.clone(),
+        node,
+        attempt: AttemptId::new(),
+        losses: 3,
+        quota: greenroom_fleet::Quota::default(),
+    };
     match backend.claim(claim).await.unwrap() {
         Claimed::Won(record) => Ownership { name, node, term: record.term },
         other => panic!("{other:?}"),
@@ -76,7 +82,13 @@ async fn eight_nodes_that_race_for_names_win_each_name_once() {
             let mut won = Vec::new();
             for name in 0..200 {
                 let name = format!("acme/{}", name.to_string()).parse::<Name>().unwrap();
-                let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
+                let claim = Claim {
+                    name: name.clone(),
+                    node,
+                    attempt: AttemptId::new(),
+                    losses: 3,
+                    quota: greenroom_fleet::Quota::default(),
+                };
                 match backend.claim(claim).await.unwrap() {
                     Claimed::Won(_) => won.push(name),
                     Claimed::Elsewhere(_) => {}
@@ -102,7 +114,8 @@ async fn a_prompt_is_withdrawn_or_begins_and_never_both() {
         let name = format!("name {round}");
         let prompt = accepted(&backend, &name).await;
         let owner = owner(&backend, node, &name).await;
-        let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+        let begin =
+            Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
         let (other, mut withdrawing) = (backend.clone(), JoinSet::new());
         withdrawing.spawn(async move { other.withdraw(prompt).await.unwrap() });
         let Owned::Done(answer) = backend.begin(begin).await.unwrap() else { panic!("fenced") };

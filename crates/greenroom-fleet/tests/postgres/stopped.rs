@@ -12,8 +12,8 @@ use greenroom_fleet::backend::{
 };
 use greenroom_fleet::{
     Accept, Accepted, ActivationFailed, Answered, Append, Ask, AttemptId, BackendError, Begin, Claim,
-    Claimed, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership, PromptContent, PromptId,
-    PromptOutcome, QuestionId, Timestamp,
+    Claimed, Counted, Finish, InterruptedBy, Join, Name, NodeId, NodeState, Owned, Ownership, PromptContent,
+    PromptId, PromptOutcome, QuarantineKind, QuestionId, Timestamp,
 };
 use serde_json::json;
 use sqlx::PgConnection;
@@ -135,7 +135,7 @@ fn ask(owner: &Ownership, prompt: PromptId, question: QuestionId) -> Ask {
 
 fn finish(owner: &Ownership, prompt: PromptId, attempt: AttemptId) -> Finish {
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
-    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 5, usage: None, quarantine: None }
+    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(5), usage: None, quarantine: None }
 }
 
 /// A node with a lease that is over soon, at the state before a request.
@@ -161,7 +161,10 @@ async fn before(request: &str, backend: &PostgresBackend, name: &str) -> Subject
 }
 
 async fn begins(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId, attempt: AttemptId) {
-    let begun = backend.begin(Begin { owner: owner.clone(), prompt, attempt, reserve: None }).await.unwrap();
+    let begun = backend
+        .begin(Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() })
+        .await
+        .unwrap();
     assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
 }
 
@@ -173,10 +176,12 @@ async fn carry_out(request: &'static str, backend: Stopping, subject: Subject) -
     }
     match request {
         "claim" => {
-            let claim = Claim { name, node, attempt, losses: 3 };
+            let claim = Claim { name, node, attempt, losses: 3, quota: greenroom_fleet::Quota::default() };
             matches!(backend.claim(claim).await.unwrap(), Claimed::NodeDown)
         }
-        "begin" => is_fenced(backend.begin(Begin { owner, prompt, attempt, reserve: None }).await),
+        "begin" => is_fenced(
+            backend.begin(Begin { owner, prompt, attempt, quota: greenroom_fleet::Quota::default() }).await,
+        ),
         "append" => is_fenced(backend.append(append(&owner, prompt)).await),
         "ask" => is_fenced(backend.ask(ask(&owner, prompt, question)).await),
         // Anybody may answer, and the question has ended with its turn.
@@ -186,7 +191,8 @@ async fn carry_out(request: &'static str, backend: Stopping, subject: Subject) -
         "finish" => is_fenced(backend.finish(finish(&owner, prompt, attempt)).await),
         "release" => is_fenced(backend.release(owner).await),
         "activation_failed" => {
-            let failed = ActivationFailed { owner, why: "a test".into(), period: HOUR, intensity: 3 };
+            let counted = Counted { kind: QuarantineKind::Activations, period: HOUR, intensity: 3 };
+            let failed = ActivationFailed { owner, why: "a test".into(), counted: Some(counted) };
             is_fenced(backend.activation_failed(failed).await)
         }
         "record_process" => is_fenced(backend.record_process(owner, Some(json!({ "pid": 1 }))).await),
@@ -309,7 +315,7 @@ async fn a_node_that_is_stopped_before_the_end_of_its_commit_holds_up_nobody() {
     let subject = before("begin", &backend, "a").await;
     let held = proxy.hold_end_of(&subject.attempt.to_string());
     let Subject { owner, prompt, attempt, .. } = subject.clone();
-    let begin = Begin { owner, prompt, attempt, reserve: None };
+    let begin = Begin { owner, prompt, attempt, quota: greenroom_fleet::Quota::default() };
     let mut beginning = JoinSet::new();
     beginning.spawn(async move { theirs.begin(begin).await });
     in_time("all but the end of a begin", held).await;

@@ -1,9 +1,11 @@
 //! The views for people.
 
+use std::time::Duration;
+
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, Begin, Claim, Claimed, FeedRetention, Finish, Marked, Owned, Ownership,
-    PromptOutcome, Reserve, Timestamp, Usage, Withdrawn,
+    Accept, Accepted, AttemptId, Begin, Budget, Claim, Claimed, FeedRetention, Finish, Marked, Owned,
+    Ownership, PromptOutcome, Quota, Usage, Withdrawn,
 };
 use serde_json::json;
 use sqlx::Row;
@@ -30,14 +32,21 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     assert!(matches!(backend.accept(first.clone()).await.unwrap(), Accepted::New(_)));
     let waits = Accept { key: Some("a key".to_owned()), ..accept("evil/waits", Uuid::new_v4()) };
     assert!(matches!(backend.accept(waits.clone()).await.unwrap(), Accepted::New(_)));
-    let quarantined = backend.quarantine(waits.name.clone(), "it loops".to_owned()).await.unwrap();
+    let quarantined = backend.quarantine(waits.name.clone(), "it loops".into()).await.unwrap();
     assert_eq!(quarantined, Marked::Done);
-    let claim = Claim { name: first.name.clone(), node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: first.name.clone(),
+        node,
+        attempt: AttemptId::new(),
+        losses: 3,
+        quota: greenroom_fleet::Quota::default(),
+    };
     let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: first.name.clone(), node, term: record.term };
     let (prompt, attempt) = (first.prompt, AttemptId::new());
-    let reserve = Some(Reserve { period: Timestamp(3_600_000), budget: 9_000_000, amount: 2_500_000 });
-    let begun = backend.begin(Begin { owner: owner.clone(), prompt, attempt, reserve }).await.unwrap();
+    let mut quota = Quota::default();
+    quota.budget = Some(Budget { amount: 9_000_000, period: Duration::from_secs(3600), reserve: 2_500_000 });
+    let begun = backend.begin(Begin { owner: owner.clone(), prompt, attempt, quota }).await.unwrap();
     assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
 
     let mut people = server::raw(&address).await;
@@ -51,7 +60,7 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     assert_eq!(rows(&mut people, names, 7).await, expected);
     let prompts = "SELECT id::text, key, state, begins::text FROM prompts WHERE tenant = 'evil'";
     assert_eq!(rows(&mut people, prompts, 4).await, [format!("{}|a key|queued|0", waits.prompt.0)]);
-    let spend = "SELECT tenant, (period = to_timestamp(3600))::text, spent_usd::numeric(9, 2)::text, \
+    let spend = "SELECT tenant, (period > now() - interval '2 h' AND period <= now())::text, spent_usd::numeric(9, 2)::text, \
                  reserved_usd::numeric(9, 2)::text FROM spend";
     assert_eq!(rows(&mut people, spend, 4).await, ["acme|true|0.00|2.50"]);
 
@@ -59,7 +68,7 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     let mut used = Usage::default();
     (used.cost, used.output) = (750_000, 7);
     let finish =
-        Finish { owner, prompt, attempt, outcome, cost: 750_000, usage: Some(used), quarantine: None };
+        Finish { owner, prompt, attempt, outcome, cost: Some(750_000), usage: Some(used), quarantine: None };
     assert_eq!(backend.finish(finish).await.unwrap(), Owned::Done(true));
     assert_eq!(backend.withdraw(waits.prompt).await.unwrap(), Withdrawn::Unsent);
     let outcomes = "SELECT tenant, outcome, why, cost_usd::numeric(9, 2)::text, \

@@ -36,8 +36,8 @@ pub(crate) fn accept(to: &str, conversation: Uuid) -> Accept {
         continuations: 0,
         not_before: None,
         wait: HOUR,
-        bounds: QueueBounds { name: 100, tenant: 10_000, fleet: 10_000 },
-        budget: None,
+        bounds: QueueBounds { name: 100, tenant: 10_000, fleet: 10_000, ..Default::default() },
+        quota: greenroom_fleet::Quota::default(),
     }
 }
 
@@ -48,7 +48,13 @@ pub(crate) async fn joined(backend: &dyn Backend) -> NodeId {
 }
 
 async fn own(backend: &dyn Backend, node: NodeId, name: &Name) -> Ownership {
-    let claim = Claim { name: name.clone(), node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: name.clone(),
+        node,
+        attempt: AttemptId::new(),
+        losses: 3,
+        quota: greenroom_fleet::Quota::default(),
+    };
     let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     Ownership { name: name.clone(), node, term: record.term }
 }
@@ -58,7 +64,7 @@ pub(crate) async fn turn(backend: &dyn Backend, node: NodeId, accept: Accept, co
     let (prompt, name, conversation) = (accept.prompt, accept.name.clone(), accept.conversation);
     assert!(matches!(backend.accept(accept).await.unwrap(), Accepted::New(_)));
     let (owner, attempt) = (own(backend, node, &name).await, AttemptId::new());
-    let begin = Begin { owner: owner.clone(), prompt, attempt, reserve: None };
+    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     let messages = (1..=3).map(|number| number.to_string()).collect();
     let append = Append { owner: owner.clone(), prompt, first_seq: 1, messages, bound: 1000 };
@@ -79,7 +85,8 @@ pub(crate) async fn turn(backend: &dyn Backend, node: NodeId, accept: Accept, co
     let mut used = Usage::default();
     (used.cost, used.output) = (cost, 7);
     let usage = Some(used);
-    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost, usage, quarantine: None };
+    let finish =
+        Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(cost), usage, quarantine: None };
     assert!(backend.finish(finish).await.unwrap().done().is_some());
     assert!(backend.release(owner).await.unwrap().done().is_some());
 }

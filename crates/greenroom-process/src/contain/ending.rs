@@ -1,4 +1,4 @@
-//! Ends the processes that are known by their environment: by a mark, or by another variable.
+//! Ends the processes that are known by their environment, by a mark or by another variable, or by their status.
 //!
 //! ```text
 //!        ┌─ found one that it had not found before: SIGSTOP ─┐
@@ -20,8 +20,12 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-use crate::environment::{self, Patience, Since};
+use crate::environment::{self, Facts, Patience, Since};
 use crate::identity::started;
+
+/// Most rounds for an application that kills processes.
+#[cfg(target_os = "linux")]
+pub(crate) const ROUNDS: u32 = 64;
 
 /// Most searches of one round. A process that was found in the last search is killed without a search after it.
 const SEARCHES: u32 = 16;
@@ -35,12 +39,13 @@ const LOOKS: u32 = 20;
 /// Most processes whose end one round waits for.
 const AWAITED: usize = 64;
 
-/// Kills all processes whose environment `select` takes, until two rounds in a row find none and `done` is true. Each round has
+/// Kills all processes whose environment, or status, `select` takes, until two rounds in a row find none and `done` is true. Each round has
 /// the `patience` for processes that are between two programs.
 ///
 /// # Errors
 /// There may be such a process after so many rounds, or when the time of `patience` is over.
 pub(crate) fn kill_all(
+    facts: Facts,
     select: impl Fn(&[u8]) -> Option<usize>,
     rounds: u32,
     patience: Patience,
@@ -49,7 +54,7 @@ pub(crate) fn kill_all(
     let mut clean = 0;
     for _ in 0..rounds {
         let (mut found, mut dying, mut patience) = (false, Dying::default(), patience);
-        let searched = round(&select, &mut patience, &mut dying, |_| (), |_, ()| found = true);
+        let searched = round(facts, &select, &mut patience, &mut dying, |_| (), |_, ()| found = true);
         clean = if !done() || found || searched.is_err() { 0 } else { clean + 1 };
         if clean == 2 {
             return Ok(());
@@ -64,12 +69,13 @@ pub(crate) fn kill_all(
     Err(io::Error::other("processes were killed and have not ended, or there may be others"))
 }
 
-/// Stops and then kills all processes whose environment `select` takes. Calls `look` for each when it is stopped, and
+/// Stops and then kills all processes whose environment, or status, `select` takes. Calls `look` for each when it is stopped, and
 /// `killed`, with what `select` and `look` have returned, for each that was killed or has ended since.
 ///
 /// # Errors
 /// There may be processes that were not found.
 pub(crate) fn round<T>(
+    facts: Facts,
     select: impl Fn(&[u8]) -> Option<usize>,
     patience: &mut Patience,
     dying: &mut Dying,
@@ -80,9 +86,9 @@ pub(crate) fn round<T>(
     let (mut searched, mut lost, mut looks) = (Ok(()), 0, LOOKS);
     for _ in 0..SEARCHES {
         let before = stopped.len() + lost;
-        searched = environment::each(patience, &mut since, |pid, environment| {
+        searched = environment::each(facts, patience, &mut since, |pid, environment| {
             let Some(selected) = select(environment) else { return };
-            match signal(&select, pid, Signal::STOP) {
+            match signal(facts, &select, pid, Signal::STOP) {
                 Some(_) => {
                     let found = || (pid, selected, started(pid), look(pid));
                     stopped.entry(pid.as_raw_pid()).or_insert_with(found);
@@ -103,7 +109,7 @@ pub(crate) fn round<T>(
     }
     for (pid, selected, begin, looked) in stopped.into_values().rev() {
         begin_program(pid, patience, &mut looks);
-        match signal(&select, pid, Signal::KILL) {
+        match signal(facts, &select, pid, Signal::KILL) {
             Some(pidfd) => {
                 dying.add(pidfd);
                 killed(selected, looked);
@@ -150,9 +156,14 @@ fn go_on(pid: Pid, begin: Option<u64>) {
 
 /// Sends the signal to the process if `select` still takes it, because its id may have been reused since the search. Returns
 /// `None` if it does not.
-fn signal(select: &impl Fn(&[u8]) -> Option<usize>, pid: Pid, signal: Signal) -> Option<Option<OwnedFd>> {
+fn signal(
+    facts: Facts,
+    select: &impl Fn(&[u8]) -> Option<usize>,
+    pid: Pid,
+    signal: Signal,
+) -> Option<Option<OwnedFd>> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-    select(&environment::of(pid).ok()?)?;
+    select(&environment::of(facts, pid).ok()?)?;
     send(pidfd.as_ref(), pid, signal);
     Some(pidfd)
 }
@@ -238,7 +249,14 @@ mod tests {
         };
         let mut told = 0;
         let select = |environment: &[u8]| mark::position(&[&mark], environment);
-        let ended = round(select, &mut Patience::default(), &mut Dying::default(), look, |_, ()| told += 1);
+        let ended = round(
+            Facts::Environment,
+            select,
+            &mut Patience::default(),
+            &mut Dying::default(),
+            look,
+            |_, ()| told += 1,
+        );
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap();
         let is_stopped = stat.contains(") T ");
         child.kill().unwrap();
@@ -258,7 +276,14 @@ mod tests {
         let mut patience = Patience::of(Duration::ZERO, Some(Duration::ZERO));
         let mut told = 0;
         let select = |environment: &[u8]| mark::position(&[&mark], environment);
-        let ended = round(select, &mut patience, &mut Dying::default(), |_| (), |_, ()| told += 1);
+        let ended = round(
+            Facts::Environment,
+            select,
+            &mut patience,
+            &mut Dying::default(),
+            |_| (),
+            |_, ()| told += 1,
+        );
         assert!(ended.is_err(), "there may be others");
         assert_eq!(told, 1);
         assert_eq!(child.wait().unwrap().signal(), Some(9));

@@ -20,7 +20,7 @@ use rustix::process::{Pid, PidfdFlags, getpgid, pidfd_open};
 
 use super::containment::{Descendants, Swept};
 use super::ending::{self, Dying};
-use crate::environment::Patience;
+use crate::environment::{Facts, Patience};
 use crate::lock;
 use crate::mark;
 use crate::{ContainedBy, Leftover};
@@ -170,7 +170,8 @@ fn round(open: &mut Vec<Sweep>) {
     let swept: Vec<_> = open.iter().map(|sweep| Arc::clone(&sweep.descendants)).collect();
     let marks: Vec<_> = swept.iter().map(|it| it.contained.mark.as_deref().unwrap_or_default()).collect();
     let select = |environment: &[u8]| mark::position(&marks, environment);
-    let ended = ending::round(select, &mut Patience::default(), &mut dying, Seen::of, |nth, seen| {
+    let (facts, mut patience) = (Facts::Environment, Patience::default());
+    let ended = ending::round(facts, select, &mut patience, &mut dying, Seen::of, |nth, seen| {
         found[nth] = true;
         open[nth].record(seen);
     });

@@ -36,7 +36,7 @@ use super::acknowledgements::ACKNOWLEDGE;
 use super::boot_time::BootTime;
 use crate::contain::cgroup;
 use crate::contain::ending;
-use crate::environment::Patience;
+use crate::environment::{Facts, Patience};
 use crate::mark;
 
 /// Set for a program that is to be the guardian: the version of the host's library.
@@ -334,7 +334,7 @@ fn kill_marked(marks: &[String], rounds: u32, time: Option<Duration>, done: impl
     let marks: Vec<&str> = marks.iter().map(String::as_str).collect();
     let select = |environment: &[u8]| mark::position(&marks, environment);
     // An error: what is left is searched for again, or nobody is there to be told.
-    ending::kill_all(select, rounds, Patience::of(PATIENCE, time), done).ok();
+    ending::kill_all(Facts::Environment, select, rounds, Patience::of(PATIENCE, time), done).ok();
 }
 
 /// Sets the timer to a moment, or switches it off.

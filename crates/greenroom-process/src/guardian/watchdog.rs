@@ -88,14 +88,14 @@ impl Watchdog {
     /// An earlier moment than that of the deadline changes nothing. If the future is dropped, the deadline may have been moved.
     ///
     /// # Errors
-    /// [`ErrorKind::Spawn`] if no guardian acknowledges. The deadline is then the one before, or this one.
+    /// [`ErrorKind::NoGuardian`] if no guardian acknowledges. The deadline is then the one before, or this one.
     pub async fn extend(&self, until: BootTime) -> Result<()> {
         // The thread keeps the watchdog: its end must not come before the deadline.
         let state = self.0.clone();
         let extended = aside(move || host::extend(state.number, until)).await?;
         extended.map_err(|error| {
             Error::new(
-                ErrorKind::Spawn,
+                ErrorKind::NoGuardian,
                 format!("the guardian did not take the deadline of a watchdog: {error}"),
             )
             .with_help("children with this watchdog end at the deadline before: extend it again")

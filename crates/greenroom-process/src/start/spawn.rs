@@ -103,7 +103,7 @@ fn fork(
     if watchdog.is_some() && !is_guarded {
         return Err(io::Error::other(UNGUARDED.0));
     }
-    die_with_parent(&mut child, is_guarded);
+    prepare(&mut child, is_guarded, command.user.is_some());
     exec::without_shell(&mut child, command.inherit_env)?;
     let mut child = child.spawn()?;
     let pid = Pid::from_child(&child);
@@ -146,7 +146,7 @@ fn child_of(command: &Command) -> StdCommand {
         child.current_dir(cwd);
     }
     if let Some(user) = command.user {
-        // Runs before `die_with_parent` in the child: changing the user clears the parent-death signal.
+        // Runs before `prepare` in the child: changing the user clears the parent-death signal.
         child.uid(user.uid).gid(user.gid);
     }
     child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -154,19 +154,24 @@ fn child_of(command: &Command) -> StdCommand {
 }
 
 /// Sets the parent-death signal of the child, which fires when the thread that spawns the child ends: SIGTERM if a
-/// guardian runs that kills the child later, so that the child can end its commands first; else SIGKILL.
+/// guardian runs that kills the child later, so that the child can end its commands first; else SIGKILL. On Linux, a child that
+/// runs as another user gains no rights any more.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
-fn die_with_parent(command: &mut StdCommand, guarded: bool) {
+fn prepare(command: &mut StdCommand, guarded: bool, as_user: bool) {
     use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
     let parent = getpid();
     let signal = if guarded { Signal::TERM } else { Signal::KILL };
     let ask = move || {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if as_user {
+            rustix::thread::set_no_new_privs(true)?;
+        }
         set_parent_process_death_signal(Some(signal))?;
         // The signal does not fire for a parent that died before this call.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
-    // SAFETY: only async-signal-safe code may run between fork and exec. The closure makes two plain system calls and
+    // SAFETY: only async-signal-safe code may run between fork and exec. The closure makes three plain system calls and
     // builds an error from a number; it allocates nothing and takes no lock. Only the child itself can set the signal.
     unsafe {
         command.pre_exec(ask);
@@ -175,12 +180,14 @@ fn die_with_parent(command: &mut StdCommand, guarded: bool) {
 
 /// Other systems have no parent-death signal.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
-fn die_with_parent(_: &mut StdCommand, _: bool) {}
+fn prepare(_: &mut StdCommand, _: bool, _: bool) {}
 
 /// Finds the cause of a failed start: the system has one error code for many (a missing directory, program or
 /// interpreter).
 fn explain(error: io::Error, command: &Command) -> Error {
-    let spawn = |message: String, help: &str| Error::new(ErrorKind::Spawn, message).with_help(help);
+    let failed = |kind, message: String, help: &str| Error::new(kind, message).with_help(help);
+    let spawn = |message, help: &str| failed(ErrorKind::Spawn, message, help);
+    let not_executable = |message, help: &str| failed(ErrorKind::NotExecutable, message, help);
     if let Some(cwd) = command.cwd.as_deref()
         && let Some(trouble) = trouble_with_directory(cwd)
     {
@@ -198,9 +205,11 @@ fn explain(error: io::Error, command: &Command) -> Error {
     }
     let program = command.program.display();
     let error_text = error.to_string();
-    for (reason, help) in [PASSED, UNGUARDED, LOOSE] {
+    let watchdog =
+        [(PASSED, ErrorKind::Spawn), (UNGUARDED, ErrorKind::NoGuardian), (LOOSE, ErrorKind::Spawn)];
+    for ((reason, help), kind) in watchdog {
         if error_text == reason {
-            return spawn(format!("'{program}' was not started: {reason}"), help);
+            return failed(kind, format!("'{program}' was not started: {reason}"), help);
         }
     }
     let explained = match error.kind() {
@@ -209,11 +218,11 @@ fn explain(error: io::Error, command: &Command) -> Error {
             format!("'{program}' does not exist, or was removed while it was starting"),
         )
         .with_help("give the path of the program; if it is being updated, try again"),
-        io::ErrorKind::NotFound => spawn(
+        io::ErrorKind::NotFound => not_executable(
             format!("'{program}' exists, but the interpreter or loader that it needs does not"),
             "install the build for this system (glibc or musl), or the interpreter in its first line",
         ),
-        io::ErrorKind::PermissionDenied => spawn(
+        io::ErrorKind::PermissionDenied => not_executable(
             format!("the system does not let this process execute '{program}'"),
             "check the permissions of the file and its directories, and the options of its mount (`noexec`)",
         ),
@@ -223,11 +232,22 @@ fn explain(error: io::Error, command: &Command) -> Error {
         ),
         _ if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
             let (reason, help) = no_program(&command.program);
-            spawn(format!("'{program}' is not a program of this system: {reason}"), help)
+            not_executable(format!("'{program}' is not a program of this system: {reason}"), help)
         }
+        _ if is_exhausted(&error) => failed(
+            ErrorKind::NoResources,
+            format!("the system has no room for the process of '{program}': {error_text}"),
+            "raise the limits of memory, processes (`ulimit -u`, `pids.max`) and open files (`ulimit -n`), or start fewer programs",
+        ),
         _ => Error::new(ErrorKind::Spawn, format!("'{program}' could not be started: {error_text}")),
     };
     explained.with_source(error)
+}
+
+/// True if the system has no memory, process or open file left.
+fn is_exhausted(error: &io::Error) -> bool {
+    let exhausted = [Errno::NOMEM, Errno::AGAIN, Errno::MFILE, Errno::NFILE];
+    error.raw_os_error().is_some_and(|code| exhausted.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 /// The reason why the system takes a file for no program, and what helps.
@@ -278,6 +298,18 @@ fn trouble_with_directory(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_system_without_room_is_no_fault_of_the_program() {
+        let command = Command::new("/bin/sh");
+        for errno in [Errno::NOMEM, Errno::AGAIN, Errno::MFILE, Errno::NFILE] {
+            let error = explain(io::Error::from(errno), &command);
+            assert_eq!(error.kind(), ErrorKind::NoResources, "{errno}");
+            assert!(error.help().is_some_and(|help| help.contains("pids.max")), "{error}");
+        }
+        let unguarded = explain(io::Error::other(UNGUARDED.0), &command);
+        assert_eq!(unguarded.kind(), ErrorKind::NoGuardian);
+    }
 
     #[test]
     fn a_program_that_vanished_is_named() {

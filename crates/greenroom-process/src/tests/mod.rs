@@ -18,6 +18,8 @@ mod starts;
 mod streams;
 #[cfg(target_os = "linux")]
 mod threads;
+#[cfg(target_os = "linux")]
+mod users;
 
 use std::fs::File;
 use std::io::Read;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::start::{spawn, spawner};
 
-async fn printed(launch: Command) -> Vec<String> {
+pub(super) async fn printed(launch: Command) -> Vec<String> {
     let mut connection = open(launch).await;
     to_the_end(&mut connection.stdout).await.lines().map(str::to_owned).collect()
 }
@@ -70,11 +70,15 @@ async fn a_program_that_the_system_cannot_run_is_named() {
     let path = directory.path().join("claude");
 
     std::fs::write(&path, "text").unwrap();
-    assert_refused(&refused(program(&path, [])).await, ErrorKind::Spawn, "does not let this process execute");
+    assert_refused(
+        &refused(program(&path, [])).await,
+        ErrorKind::NotExecutable,
+        "does not let this process execute",
+    );
     std::fs::remove_file(&path).unwrap();
 
     executable(&path, "#!/no/such/interpreter\n");
-    assert_refused(&refused(program(&path, [])).await, ErrorKind::Spawn, "interpreter or loader");
+    assert_refused(&refused(program(&path, [])).await, ErrorKind::NotExecutable, "interpreter or loader");
 }
 
 #[tokio::test]
@@ -120,7 +124,7 @@ async fn a_file_that_the_system_refuses_is_run_by_no_shell() {
         let launch = Command { cwd, ..super::program(&path, []) };
         match in_time(start(launch)).await {
             Ok(mut connection) => panic!("{words}: it was run, and {}", wait(&mut connection).await),
-            Err(error) => assert_refused(&error, ErrorKind::Spawn, words),
+            Err(error) => assert_refused(&error, ErrorKind::NotExecutable, words),
         }
         let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(files.len(), 1, "{words}: {files:?}");

@@ -72,8 +72,13 @@ pub(super) async fn listen(mut changes: broadcast::Receiver<Change>, context: Ar
 
 /// Turns a change into hints, at once or later.
 fn take(change: Change, later: &mut BTreeSet<(Instant, Name)>, context: &KeeperContext) {
-    if let Change::Queued(_) | Change::Asked(_) = change {
+    if let Change::Queued(_) | Change::Asked(..) = change {
         context.hint(Duty::Expire);
+    }
+    if let Change::Freed(name) = &change
+        && context.quotas.freed(&context.shared, name.tenant())
+    {
+        context.hint(Duty::Wake);
     }
     match change {
         Change::Queued(name) | Change::Freed(name) => {
@@ -85,8 +90,10 @@ fn take(change: Change, later: &mut BTreeSet<(Instant, Name)>, context: &KeeperC
             }
         }
         Change::Commanded(node) if node == context.shared.node => context.hint(Duty::Command),
+        Change::QuotaSet(_) => context.hint(Duty::Quotas),
         Change::Missed => {
             context.hint_to_wake(None);
+            context.hint(Duty::Quotas);
             context.hint(Duty::Expire);
             context.hint(Duty::Command);
         }

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::quotas::QuotaWatch;
 use super::{LOOK, NextMoment, SECOND, SendToName, WakeNames};
 use crate::actor::cell::StageKind;
-use crate::actor::context::{FleetShared, has_room};
+use crate::actor::context::FleetShared;
 use crate::actor::name::NameMessage;
 use crate::backend::Requests;
 use crate::error::BackendError;
@@ -31,6 +32,7 @@ pub(super) struct Looks {
     shared: Arc<FleetShared>,
     wake: WakeNames,
     send: SendToName,
+    quotas: Arc<QuotaWatch>,
     known: Mutex<Known>,
 }
 
@@ -72,8 +74,19 @@ impl Known {
 }
 
 impl Looks {
-    pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, send: SendToName) -> Self {
-        Self { shared, wake, send, known: Mutex::default() }
+    pub(super) fn new(
+        shared: Arc<FleetShared>,
+        wake: WakeNames,
+        send: SendToName,
+        quotas: Arc<QuotaWatch>,
+    ) -> Self {
+        Self { shared, wake, send, quotas, known: Mutex::default() }
+    }
+
+    /// Notes that the quotas of these tenants have changed.
+    pub(super) fn requote(&self, tenants: &[Tenant]) {
+        let mut known = locked(&self.known);
+        tenants.iter().for_each(|tenant| drop(known.poor.remove(tenant)));
     }
 
     /// Notes that something may wait for a name; `None`: for any name.
@@ -100,6 +113,7 @@ impl Looks {
         };
         let of = (!is_of_all).then(|| hinted.into_iter().collect());
         let look = async {
+            self.quotas.lift(shared, is_of_all).await?;
             self.look(of, now).await?;
             shared.backend.next_due(now).await
         };
@@ -172,11 +186,10 @@ impl Looks {
 
     /// Asks about a tenant. `None`: it has money for a turn.
     async fn poor(&self, tenant: &Tenant, now: Timestamp) -> Result<Option<PoorTenant>, BackendError> {
-        let (budget, reserve) = (self.shared.quota(tenant).budget, self.shared.reserve(tenant, now));
-        let Some((budget, reserve)) = budget.zip(reserve) else { return Ok(None) };
+        let Some(budget) = self.shared.quotas.of(tenant).budget else { return Ok(None) };
         let account = self.shared.backend.tenant(tenant.clone()).await?;
-        let (period, is_reserved) = (reserve.period, account.reserved > 0);
+        let (period, is_reserved) = (budget.period_at(now), account.reserved > 0);
         let until = period.after(budget.period);
-        Ok((!has_room(&account, &reserve, now)).then_some(PoorTenant { period, until, is_reserved }))
+        Ok((!budget.has_room(&account, now)).then_some(PoorTenant { period, until, is_reserved }))
     }
 }

@@ -9,6 +9,7 @@
 //! | finish deletions | every 5 s; a name whose files could not be removed again after 1 s, 2 s … 15 s | 16 names, and those that wait for their next try |
 //! | release strangers | every 5 s | the names that this node owns |
 //! | carry out commands of other nodes | after hints; each second while there is another node and a name is awake here | 256 commands, each by a task of its own |
+//! | read the quotas that were set | after hints, every 5 s | one counter; all quotas, if another one was set |
 //! | watch the nodes | each second if other nodes can use the backend; when a lease ends; when the next batch of names may be recovered | reads all nodes, recovers 64 names of dead ones |
 //!
 //! Each duty is a task:
@@ -32,6 +33,7 @@
 
 mod listen;
 mod looks;
+mod quotas;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -83,11 +85,12 @@ enum Duty {
     Release,
     Watch,
     Command,
+    Quotas,
 }
 
 /// The duties in the order of their numbers, in words, each with the shortest time in milliseconds from the beginning of a step to that of the
 /// next one. A prompt that was accepted just now expires much later.
-const DUTIES: [(Duty, &str, u64); 8] = [
+const DUTIES: [(Duty, &str, u64); 9] = [
     (Duty::Renew, "renew the lease", 0),
     (Duty::Expire, "expire prompts and questions", 100),
     (Duty::Wake, "wake names", 1),
@@ -96,6 +99,7 @@ const DUTIES: [(Duty, &str, u64); 8] = [
     (Duty::Release, "release strangers", 0),
     (Duty::Watch, "watch the nodes", 0),
     (Duty::Command, "carry out commands of other nodes", 10),
+    (Duty::Quotas, "read the quotas that were set", 10),
 ];
 
 /// A running keeper. Its tasks end when it is dropped.

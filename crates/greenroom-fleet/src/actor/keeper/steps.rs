@@ -18,6 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::looks::Looks;
+use super::quotas::QuotaWatch;
 use super::watch::NodeWatch;
 use super::{DUTIES, Duty, LOOK, NextMoment, SECOND, SendToName, WakeNames};
 use crate::actor::context::{FleetShared, shown};
@@ -25,6 +26,7 @@ use crate::actor::deletion::Stuck;
 use crate::actor::name::NameMessage;
 use crate::actor::retry::repeat;
 use crate::backend::Requests;
+use crate::error::FleetError;
 use crate::id::{AttemptId, CommandId, Name, Term, Timestamp};
 use crate::lock::locked;
 use crate::pages::all_of;
@@ -61,13 +63,15 @@ pub(crate) struct KeeperContext {
     /// The commands that the last look has found: they are being carried out.
     commands: Mutex<HashSet<CommandId>>,
     watch: NodeWatch,
+    pub(super) quotas: Arc<QuotaWatch>,
 }
 
 impl KeeperContext {
     pub(super) fn new(shared: Arc<FleetShared>, wake: WakeNames, send: SendToName) -> Self {
-        let looks = Looks::new(shared.clone(), wake, send.clone());
+        let quotas = Arc::<QuotaWatch>::default();
+        let looks = Looks::new(shared.clone(), wake, send.clone(), quotas.clone());
         let (hints, stuck, strangers, commands, watch) = Default::default();
-        Self { shared, send, hints, looks, stuck, strangers, commands, watch }
+        Self { shared, send, hints, looks, stuck, strangers, commands, watch, quotas }
     }
 
     /// Says that there may be something to do for a duty.
@@ -91,7 +95,18 @@ impl KeeperContext {
             Duty::Release => self.release().await,
             Duty::Watch => self.watch.look(&self.shared).await,
             Duty::Command => self.carry_out_commands(is_hinted).await,
+            Duty::Quotas => self.read_quotas().await,
         }
+    }
+
+    async fn read_quotas(&self) -> NextMoment {
+        let changed = self.quotas.look(&self.shared).await?;
+        if !changed.is_empty() {
+            // A tenant may have money or slots that it had not.
+            self.looks.requote(&changed);
+            self.hint_to_wake(None);
+        }
+        Ok(Instant::now() + LOOK)
     }
 
     async fn expire(&self) -> NextMoment {
@@ -225,18 +240,37 @@ async fn carry_out(shared: &FleetShared, send: &SendToName, command: CommandReco
 
 /// Has the name's actor do it.
 async fn result_of(send: &SendToName, command: CommandRecord, hold: oneshot::Receiver<()>) -> CommandResult {
-    if let CommandKind::Interrupt { prompt } = command.kind {
-        let (done, answer) = oneshot::channel();
-        send(command.owner.name, NameMessage::Interrupt { prompt: Some(prompt), done });
-        return match answer.await {
-            Ok(Ok(true)) => CommandResult::Done,
-            Ok(Err(error)) => CommandResult::Failed { why: error.to_string().chars().take(WHY).collect() },
-            // An error: the name is passive, or its actor has ended before it read the message.
-            Ok(Ok(false)) | Err(_) => CommandResult::Nothing,
-        };
+    let name = command.owner.name;
+    // An error: the name is passive, or its actor has ended before it read the message.
+    let answer = match command.kind {
+        CommandKind::Interrupt { prompt } => {
+            let (done, answer) = oneshot::channel();
+            send(name, NameMessage::Interrupt { prompt: Some(prompt), done });
+            answer.await.unwrap_or(Ok(false))
+        }
+        CommandKind::Steer { prompt, message } => match serde_json::from_str(&message) {
+            Ok(message) => {
+                let (done, answer) = oneshot::channel();
+                send(name, NameMessage::Steer { prompt: Some(prompt), message, done });
+                answer.await.unwrap_or(Ok(false))
+            }
+            Err(error) => Err(FleetError::State(format!("the owner cannot read the message: {error}"))),
+        },
+        CommandKind::Warm => {
+            let (done, answer) = oneshot::channel();
+            send(name, NameMessage::Warm(done));
+            answer.await.map_or(Ok(false), |warm| warm.map(|()| true))
+        }
+        CommandKind::Passivate | CommandKind::MakeWay => {
+            let hold = (command.kind == CommandKind::MakeWay).then_some(hold);
+            let (done, answer) = oneshot::channel();
+            send(name, NameMessage::Passivate { hold, done });
+            Ok(answer.await.unwrap_or(false))
+        }
+    };
+    match answer {
+        Ok(true) => CommandResult::Done,
+        Ok(false) => CommandResult::Nothing,
+        Err(error) => CommandResult::Failed { why: error.to_string().chars().take(WHY).collect() },
     }
-    let (done, answer) = oneshot::channel();
-    let hold = (command.kind == CommandKind::MakeWay).then_some(hold);
-    send(command.owner.name, NameMessage::Passivate { hold, done });
-    if answer.await.unwrap_or(false) { CommandResult::Done } else { CommandResult::Nothing }
 }

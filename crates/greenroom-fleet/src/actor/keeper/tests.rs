@@ -94,7 +94,13 @@ impl Stage {
     }
 
     async fn claim_by(&self, name: &Name, attempt: AttemptId) -> Ownership {
-        let claim = Claim { name: name.clone(), node: self.shared.node, attempt, losses: 3 };
+        let claim = Claim {
+            name: name.clone(),
+            node: self.shared.node,
+            attempt,
+            losses: 3,
+            quota: crate::Quota::default(),
+        };
         let Claimed::Won(record) = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         Ownership { name: name.clone(), node: self.shared.node, term: record.term }
     }
@@ -230,13 +236,18 @@ async fn prompts_and_questions_expire_at_their_moments() {
 
     let runs = stage.accept(accept("b", HOUR)).await;
     let owner = stage.claim(&"acme/b".parse::<Name>().unwrap()).await;
-    let begin = Begin { owner: owner.clone(), prompt: runs, attempt: AttemptId::new(), reserve: None };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt: runs,
+        attempt: AttemptId::new(),
+        quota: crate::Quota::default(),
+    };
     assert!(matches!(stage.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let question = QuestionId::new();
     let before = Instant::now();
     let ask = Ask { owner, question, prompt: runs, wait: SECOND * 3, body: "may I?".into() };
     assert!(stage.backend.ask(ask).await.unwrap().done().unwrap().is_some());
-    at(next(Change::Decided(question)).await, before, SECOND * 3);
+    at(next(Change::Decided(runs, question)).await, before, SECOND * 3);
 }
 
 #[tokio::test(start_paused = true)]

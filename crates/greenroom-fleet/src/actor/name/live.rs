@@ -15,10 +15,12 @@ use super::steps::turn::{TurnEnd, run_turn};
 use super::steps::{self, NotUp, give_back, record_process};
 use super::{NameContext, NameMessage};
 use crate::actor::context::shown;
-use crate::actor::retry::NotDone;
+use crate::actor::retry::{NotDone, repeat};
 use crate::actor::task::{Task, spawn};
 use crate::admission::AdmissionMessage;
+use crate::backend::Requests;
 use crate::event::{FleetEvent, PassivatedBy};
+use crate::health::Held;
 
 /// The longest time for which a deletion or a quarantine keeps a name from being activated.
 const HELD: Duration = Duration::from_secs(5);
@@ -26,7 +28,10 @@ const HELD: Duration = Duration::from_secs(5);
 /// The time in which the CLI says that it is idle after the result of a turn. It counts as busy after that.
 const SETTLES: Duration = Duration::from_secs(1);
 
-/// The pause after a record of a process that the backend has refused.
+/// The time for which a name that waits for its slot keeps others from trying.
+const TRIES: Duration = Duration::from_secs(10);
+
+/// The pause after a record of a process that the backend has refused, and before a look at a prompt that should have expired.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl NameActorState {
@@ -36,10 +41,13 @@ impl NameActorState {
         self.cx.cell.renew_kill();
         let name = shown(&self.cx.cell.name);
         let span = tracing::info_span!("activation", name, term = tracing::field::Empty);
-        let for_prompt = self.next.is_some();
+        let (for_prompt, mut tries) = (self.next.is_some(), std::mem::take(&mut self.tries));
         self.step(async move |shared, cell| {
-            let activated = steps::activate(&shared, &cell, for_prompt).instrument(span).await;
-            move |state: &mut Self| state.activated(activated)
+            let activated = steps::activate(&shared, &cell, for_prompt, &mut tries).instrument(span).await;
+            move |state: &mut Self| {
+                state.tries = tries;
+                state.activated(activated);
+            }
         });
     }
 
@@ -65,6 +73,11 @@ impl NameActorState {
                 self.callers.not_up("the session was to end before it had started");
                 self.begin_passivating(PassivatedBy::Request, None);
             }
+            Err(NotUp::Held(held)) => {
+                self.free_slot();
+                self.hold_back(held);
+            }
+            Err(NotUp::AtCap) => self.wait_for_cap(),
             Err(NotUp::Needless) => {
                 self.next = None;
                 self.settle(NameStage::Settled);
@@ -82,8 +95,8 @@ impl NameActorState {
     /// The session is up. Its first turn begins at once if admission has granted one with the slot.
     fn up(&mut self, session: Session) {
         let processes = keep_processes(&self.cx, &session);
-        let (meter, interrupts) = Default::default();
-        let live = Live { session, meter, interrupts, _processes: processes };
+        let (meter, for_turn) = Default::default();
+        let live = Live { session, meter, for_turn, _processes: processes };
         self.callers.tell_up(&Ok(()));
         self.tell_admission(AdmissionMessage::Started);
         if matches!(self.stage, NameStage::Activating { turn: true }) {
@@ -99,10 +112,11 @@ impl NameActorState {
         let Some(next) = self.next.take_if(|_| !stops) else { return self.settle_idle(live) };
         let interrupt = CancellationToken::new();
         let (meter, interrupted) = (live.meter.clone(), interrupt.clone());
+        let mut tries = std::mem::take(&mut self.tries);
         self.enter(NameStage::Running { live, prompt: next.id, interrupt });
         self.step(async move |shared, cell| {
             let mut meter = meter.lock().await;
-            let end = run_turn(&shared, &cell, &mut meter, &next, &interrupted).await;
+            let end = run_turn(&shared, &cell, &mut meter, &mut tries, &next, &interrupted).await;
             move |state: &mut Self| state.turn_ended(end)
         });
     }
@@ -142,6 +156,8 @@ impl NameActorState {
 
     /// The session has no turn: watches it, and looks at what waits.
     fn settle_idle(&mut self, live: Live) {
+        // Others need not wait for its next turn.
+        self.tries.clear();
         self.tell_admission(AdmissionMessage::TurnEnded);
         self.enter(NameStage::Idle(live));
         self.watch_idle();
@@ -188,6 +204,47 @@ impl NameActorState {
         self.wait_in_backoff(timeout(HELD, holds).map(|_| ()));
     }
 
+    /// Waits without a slot until the name may try, its cause is mended, or its prompt expires. Callers do not wait: they learn the cause.
+    pub(super) fn hold_back(&mut self, held: Held) {
+        self.callers.not_up(&held.cause.to_string());
+        self.callers.tell_passive(false);
+        let Some(next) = self.next.as_ref().filter(|_| !self.is_ending()) else {
+            self.enter(NameStage::Settled);
+            return self.look();
+        };
+        // A continuation does not expire.
+        let expires_at = (next.begins == 0).then_some(next.expires_at);
+        self.enter(NameStage::Backoff);
+        let (shared, name) = (self.cx.shared.clone(), self.cx.cell.name.clone());
+        self.watch(async move {
+            // The keeper may be a little late.
+            let left = expires_at.map_or(Duration::MAX, |at| at.since(shared.backend.now()).max(AGAIN));
+            let turn = async {
+                let why = held.cause.to_string();
+                if let Err(error) = repeat(&shared, || shared.backend.held_back(name.clone(), why.clone())).await {
+                    tracing::debug!(name = shown(&name), %error, "the cause for which a session waits could not be kept");
+                }
+                shared.health.turn(held).await
+            };
+            let turn = timeout(left, turn).await.ok().flatten();
+            move |state: &mut Self| {
+                state.tries.extend(turn);
+                state.enter(NameStage::Settled);
+                state.look();
+            }
+        });
+    }
+
+    /// A name that waits for its slot leaves its tries to others after a while: its tenant may be at its cap.
+    pub(super) fn watch_tries(&mut self) {
+        if !self.tries.is_empty() {
+            self.watch(async {
+                sleep(TRIES).await;
+                |state: &mut Self| state.tries.clear()
+            });
+        }
+    }
+
     /// Waits before the next activation, longer after each failure in a row, and not at once with others.
     fn back_off(&mut self, failures: u32) {
         self.settle(NameStage::Backoff);
@@ -195,10 +252,7 @@ impl NameActorState {
             self.enter(NameStage::Settled);
             return self.rest();
         }
-        let limits = &self.cx.shared.limits;
-        let doubled = limits.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        let wait = doubled.min(limits.backoff_max).mul_f64(0.75 + 0.5 * fastrand::f64());
-        let wait = wait.max(Duration::from_millis(1));
+        let wait = self.cx.shared.limits.pause(failures);
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.tell(|name| FleetEvent::BackingOff { name, millis });
         self.wait_in_backoff(sleep(wait));

@@ -21,6 +21,7 @@ use crate::actor::context::FleetShared;
 use crate::actor::task::{Task, answer, panic_text};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, PassivatedBy};
+use crate::health::{Held, Try};
 use crate::id::{Name, PromptId};
 use crate::record::PromptRecord;
 
@@ -38,8 +39,9 @@ use crate::record::PromptRecord;
 ///     └───────────────────────────────────────────────────── Passivating ◄── Idle: too long, evicted, asked for, over, drained
 ///
 ///  Settled, and nothing waits: the actor ends, and the name is passive.
-///  Settled, Waiting ──► Backoff: a deletion or a quarantine comes first.
+///  Settled, Waiting ──► Backoff: a deletion or a quarantine comes first, or a cause that is not the name's holds it back.
 ///  Activating ──► Running: the turn was granted with the slot.
+///  Activating ──► Waiting: the tenant is at its cap of live sessions on other nodes; the name keeps its place.
 ///  Activating ──► Settled: no prompt waits any more, or the name cannot run here.
 ///  Activating ──► Passivating: fenced, to end at once, or the backend refuses a name that is owned.
 ///  Running ──► Passivating: also if the session is over, its transcript is lost, or the backend refuses.
@@ -109,8 +111,9 @@ pub(super) struct Live {
     pub(super) session: Session,
     /// The usage of the session's turns so far.
     pub(super) meter: Arc<Mutex<UsageTracker>>,
-    /// The interrupts that are on their way to the CLI. No turn begins before they have arrived: they would hit that turn.
-    pub(super) interrupts: TaskTracker,
+    /// Interrupts and messages for the running turn that are on their way to the CLI. No turn begins before they have arrived: they would
+    /// hit that turn.
+    pub(super) for_turn: TaskTracker,
     /// Keeps the identity of the session's process.
     pub(super) _processes: Task,
 }
@@ -169,6 +172,8 @@ pub(crate) struct NameActorState {
     pub(super) callers: Callers,
     /// Failures in a row: of the session, of the host, and refusals of the backend.
     pub(super) failures: u32,
+    /// The permits to start a session, and to begin its first turn, in spite of causes that hold other names back.
+    pub(super) tries: Vec<Try>,
 }
 
 impl NameActorState {
@@ -183,6 +188,7 @@ impl NameActorState {
             is_looking: false,
             callers: Callers::default(),
             failures: 0,
+            tries: Vec::new(),
         }
     }
 
@@ -219,6 +225,10 @@ impl NameActorState {
     /// Goes on with a prompt that may begin, as the keeper has found it: admission is asked before anything else is read, so names
     /// ask in the order in which they are started.
     pub(super) fn begin_with(&mut self, next: PromptRecord) {
+        if !self.cx.shared.health.is_healthy() {
+            // Whether a cause holds the name back depends on its profile.
+            return self.look();
+        }
         self.cx.cell.look();
         self.next = Some(next);
         self.decide();
@@ -231,7 +241,8 @@ impl NameActorState {
             return;
         }
         let waits_for = self.next.as_ref().map(|prompt| prompt.id);
-        if matches!(self.stage, NameStage::Waiting) && next.is_some() && waits_for == next {
+        let waits = matches!(self.stage, NameStage::Waiting | NameStage::Backoff);
+        if waits && next.is_some() && waits_for == next {
             return self.cx.cell.look();
         }
         self.look();
@@ -277,8 +288,13 @@ impl NameActorState {
             }
             NameStage::Settled | NameStage::Waiting if is_held => self.hold(),
             NameStage::Settled => {
+                // Before a slot is asked for, which an idle session might have to give up.
+                if let Err(held) = self.admit() {
+                    return self.hold_back(held);
+                }
                 self.enter(NameStage::Waiting);
                 self.ask();
+                self.watch_tries();
             }
             NameStage::Waiting if !is_asked => self.ask(),
             NameStage::Activating { turn: false } if order.is_some() => {
@@ -291,7 +307,7 @@ impl NameActorState {
                 let by = if is_drain { PassivatedBy::Drain } else { PassivatedBy::Request };
                 self.begin_passivating(by, None);
             }
-            NameStage::Idle(live) if order.is_some() && !is_asked && live.interrupts.is_empty() => self.ask(),
+            NameStage::Idle(live) if order.is_some() && !is_asked && live.for_turn.is_empty() => self.ask(),
             NameStage::Idle(_) if order.is_none() && self.asked.is_some() => {
                 self.withdraw();
                 // The session may have been idle for long meanwhile.
@@ -299,6 +315,13 @@ impl NameActorState {
             }
             _ => {}
         }
+    }
+
+    /// Finds out if a cause holds the name back. A name whose profile is not known is let through, and held back when it has its slot.
+    fn admit(&mut self) -> Result<(), Held> {
+        let (cell, health) = (&self.cx.cell, &self.cx.shared.health);
+        let profile = cell.holdings().profile.clone();
+        profile.map_or(Ok(()), |profile| health.admit(&mut self.tries, &profile, cell.name.tenant()))
     }
 
     /// True if the name is not activated here any more.
@@ -316,6 +339,7 @@ impl NameActorState {
         if matches!(self.stage, NameStage::Settled) && !self.is_looking {
             self.callers.not_up("the fleet is draining");
             self.callers.tell_passive(false);
+            self.tries.clear();
             self.myself.stop(None);
         }
     }

@@ -25,7 +25,7 @@ use crate::error::FleetError;
 use crate::id::PromptId;
 use crate::record::PromptRecord;
 use machine::NameActorState;
-pub(crate) use requests::{interrupt_turn, steer};
+pub(crate) use requests::{interrupt_turn, steer_turn};
 
 /// A message to the actor of a name.
 pub(crate) enum NameMessage {
@@ -42,8 +42,8 @@ pub(crate) enum NameMessage {
     Passivate { hold: Option<oneshot::Receiver<()>>, done: oneshot::Sender<bool> },
     /// Interrupt the running turn, if it is this one. Answers whether it was.
     Interrupt { prompt: Option<PromptId>, done: oneshot::Sender<Result<bool, FleetError>> },
-    /// Say something in the running turn.
-    Steer { message: Box<Prompt>, done: oneshot::Sender<Result<(), FleetError>> },
+    /// Say something in the running turn, if it is this one. Answers whether it was.
+    Steer { prompt: Option<PromptId>, message: Box<Prompt>, done: oneshot::Sender<Result<bool, FleetError>> },
     /// The fleet drains, or has lost its lease: end the session when it is idle.
     End,
     /// The end of a step, or of a watch.
@@ -110,7 +110,7 @@ impl Actor for NameActor {
             NameMessage::AskAgain => state.ask_again(),
             NameMessage::Passivate { hold, done } => state.wish_passive(hold, done),
             NameMessage::Interrupt { prompt, done } => state.interrupt(prompt, done),
-            NameMessage::Steer { message, done } => steer(&state.cx.cell, *message, done),
+            NameMessage::Steer { prompt, message, done } => state.steer(prompt, *message, done),
             NameMessage::End => state.end(),
             NameMessage::Step(end) => {
                 let transition = end.map_err(|text| format!("a step panicked: {text}"))?;

@@ -6,18 +6,24 @@ use tokio::sync::oneshot;
 
 use super::machine::{NameActorState, NameStage, SlotRequest};
 use crate::actor::admitter::AdmitterMessage;
-use crate::actor::cell::NameCell;
 use crate::actor::context::shown;
 use crate::actor::task::answer;
 use crate::admission::{AdmissionMessage, Grant, Want};
 use crate::error::FleetError;
 use crate::event::PassivatedBy;
 use crate::id::PromptId;
+use crate::lock::locked;
 
 impl NameActorState {
     pub(super) fn warm(&mut self, done: oneshot::Sender<Result<(), FleetError>>) {
         if self.stage.live().is_some() {
             return answer(done, Ok(()));
+        }
+        let cell = &self.cx.cell;
+        let cause = self.cx.shared.health.cause(&cell.profile(), cell.name.tenant());
+        if let Some(cause) = cause.filter(|_| matches!(self.stage, NameStage::Backoff)) {
+            // Only a name with a prompt waits until the cause is mended.
+            return answer(done, Err(FleetError::State(cause.to_string())));
         }
         self.callers.warm.push(done);
         self.look();
@@ -46,19 +52,35 @@ impl NameActorState {
         prompt: Option<PromptId>,
         done: oneshot::Sender<Result<bool, FleetError>>,
     ) {
-        let (live, interrupt) = match &self.stage {
-            NameStage::Running { live, prompt: running, interrupt }
-                if prompt.is_none_or(|prompt| prompt == *running) =>
-            {
-                (live, interrupt)
-            }
-            _ => return answer(done, Ok(false)),
+        let NameStage::Running { live, prompt: running, interrupt } = &self.stage else {
+            return answer(done, Ok(false));
         };
+        if prompt.is_some_and(|prompt| prompt != *running) {
+            return answer(done, Ok(false));
+        }
         // For a turn whose prompt has not been sent yet.
         interrupt.cancel();
-        let (session, on_its_way) = (live.session.clone(), live.interrupts.token());
+        let (session, on_its_way) = (live.session.clone(), live.for_turn.token());
         self.step(async move |_, _| {
             interrupt_turn(&session, done).await;
+            drop(on_its_way);
+            Self::decide
+        });
+    }
+
+    pub(super) fn steer(
+        &mut self,
+        prompt: Option<PromptId>,
+        message: Prompt,
+        done: oneshot::Sender<Result<bool, FleetError>>,
+    ) {
+        let (NameStage::Running { live, .. }, Some(session)) = (&self.stage, self.cx.cell.in_turn(prompt))
+        else {
+            return answer(done, Ok(false));
+        };
+        let on_its_way = live.for_turn.token();
+        self.step(async move |_, _| {
+            steer_turn(&session, message, done).await;
             drop(on_its_way);
             Self::decide
         });
@@ -99,6 +121,20 @@ impl NameActorState {
         self.asked = Some(SlotRequest { order, _span: span });
     }
 
+    /// Gives the slot back, because the tenant is at its cap on other nodes. The request stands again, at its place.
+    pub(super) fn wait_for_cap(&mut self) {
+        let shared = &self.cx.shared;
+        locked(&shared.at_cap).insert(self.cx.cell.name.tenant().clone());
+        self.cx.cell.holdings().slot = false;
+        self.tell_admission(AdmissionMessage::AtCap);
+        // Another name may try what a cause has held back.
+        self.tries.clear();
+        self.enter(NameStage::Waiting);
+        self.ask();
+        // The prompt may have ended meanwhile.
+        self.look();
+    }
+
     /// Takes the request back, if there is one. Admission may have one of the stage before.
     pub(super) fn withdraw(&mut self) {
         self.asked = None;
@@ -122,7 +158,7 @@ impl NameActorState {
             (Grant::Activate, _) if self.cx.cell.holdings().slot => self.ask_again(),
             // The name wants nothing any more, and its `Withdraw` is on its way.
             (Grant::Activate, _) => self.tell_admission(AdmissionMessage::Freed),
-            (Grant::Turn, NameStage::Idle(live)) if live.interrupts.is_empty() => {
+            (Grant::Turn, NameStage::Idle(live)) if live.for_turn.is_empty() => {
                 if let Some(live) = self.stage.take_live() {
                     self.begin_turn(live);
                 }
@@ -130,7 +166,7 @@ impl NameActorState {
             (Grant::Passivate, NameStage::Idle(_)) => {
                 self.begin_passivating(PassivatedBy::Eviction, None);
             }
-            // An interrupt on its way would hit the turn: the name asks again when the interrupt has arrived.
+            // An interrupt or a message on its way would hit the turn: the name asks again when it has arrived.
             (Grant::Turn, stage) => {
                 if matches!(stage, NameStage::Idle(_)) {
                     self.asked = None;
@@ -173,14 +209,12 @@ pub(crate) async fn interrupt_turn(session: &Session, done: oneshot::Sender<Resu
     answer(done, interrupted.map(|_| true).map_err(FleetError::Session));
 }
 
-/// Says something in the running turn.
-pub(crate) fn steer(cell: &NameCell, message: Prompt, done: oneshot::Sender<Result<(), FleetError>>) {
-    let Some(session) = cell.in_turn(None) else {
-        let why = "no turn of the session runs: send a prompt".to_owned();
-        return answer(done, Err(FleetError::State(why)));
-    };
-    cell.steps.spawn(async move {
-        let steered = session.steer(message).await;
-        answer(done, steered.map(drop).map_err(FleetError::Session));
-    });
+/// Says something in the turn of a session.
+pub(crate) async fn steer_turn(
+    session: &Session,
+    message: Prompt,
+    done: oneshot::Sender<Result<bool, FleetError>>,
+) {
+    let steered = session.steer(message).await;
+    answer(done, steered.map(|_| true).map_err(FleetError::Session));
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use super::steps::{NotStarted, of_files};
 use crate::error::FilesError;
 use crate::files::Folders;
+use crate::record::Cause;
 
 #[tokio::test]
 async fn a_folder_of_one_session_that_is_not_writable_is_the_sessions_fault() {
@@ -20,7 +21,7 @@ async fn a_folder_of_one_session_that_is_not_writable_is_the_sessions_fault() {
         let error = FilesError::of("create the folder", &root.join("config"), kind.into());
         matches!(
             of_files::<()>(&Folders::at(root.to_owned(), false), Err(error)).await,
-            Err(NotStarted::ByHost(_))
+            Err(NotStarted::ByHost(_) | NotStarted::ByCause(Cause::DiskFull, _))
         )
     };
     for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {

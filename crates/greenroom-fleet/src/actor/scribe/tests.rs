@@ -111,8 +111,13 @@ async fn a_fenced_owner_writes_and_shows_nothing_more() {
     // The node loses its lease, and another one claims the name.
     backend.leave(shared.node).await.unwrap();
     let other = fleet_on(backend.clone()).await;
-    let claim =
-        Claim { name: begun.owner.name.clone(), node: other.node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: begun.owner.name.clone(),
+        node: other.node,
+        attempt: AttemptId::new(),
+        losses: 3,
+        quota: crate::Quota::default(),
+    };
     assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won(_)));
     played.say("late");
     played.cli.finish_turn(&prompt, "late");
@@ -334,8 +339,13 @@ async fn messages_read_ahead_are_dropped_when_the_owner_is_fenced() {
     assert_eq!(unread(&mut played).await, 0);
     backend.leave(shared.node).await.unwrap();
     let other = fleet_on(backend.clone()).await;
-    let claim =
-        Claim { name: begun.owner.name.clone(), node: other.node, attempt: AttemptId::new(), losses: 3 };
+    let claim = Claim {
+        name: begun.owner.name.clone(),
+        node: other.node,
+        attempt: AttemptId::new(),
+        losses: 3,
+        quota: crate::Quota::default(),
+    };
     assert!(matches!(backend.claim(claim).await.unwrap(), Claimed::Won(_)));
     backend.release();
     assert!(matches!(writing.await.unwrap(), Err(NotDone::Fenced)));

@@ -12,7 +12,7 @@ use crate::actor::cell::NameCell;
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::keeper::Keeper;
 use crate::actor::name::steps::give_back;
-use crate::actor::name::{NameActor, NameContext, NameMessage, interrupt_turn, steer};
+use crate::actor::name::{NameActor, NameContext, NameMessage, interrupt_turn, steer_turn};
 use crate::actor::task::answer;
 use crate::admission::Admission;
 use crate::event::FleetEvent;
@@ -43,8 +43,7 @@ impl FleetState {
     pub(super) async fn start_admission(&mut self) -> Handled {
         self.admission.connect(None);
         let shared = &self.shared;
-        let mut admission =
-            Admission::new(shared.limits.clone(), shared.quotas.clone(), shared.default_quota.clone());
+        let mut admission = Admission::new(shared.limits.clone(), shared.quotas.clone());
         for child in self.names.values() {
             let holdings = child.cell.holdings();
             if holdings.slot {
@@ -207,7 +206,10 @@ impl NameChild {
                 let Some(session) = self.cell.in_turn(prompt) else { return answer(done, Ok(false)) };
                 self.cell.steps.spawn(async move { interrupt_turn(&session, done).await });
             }
-            NameMessage::Steer { message, done } => steer(&self.cell, *message, done),
+            NameMessage::Steer { prompt, message, done } => {
+                let Some(session) = self.cell.in_turn(prompt) else { return answer(done, Ok(false)) };
+                self.cell.steps.spawn(async move { steer_turn(&session, *message, done).await });
+            }
             _ => {}
         }
     }

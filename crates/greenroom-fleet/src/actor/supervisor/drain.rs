@@ -49,7 +49,8 @@ impl FleetState {
         let kept = (left / 3).min(CUT);
         let myself = self.myself.clone();
         draining.timers = Some(spawn(async move {
-            for (before, step) in [(kept, FleetMessage::Cut), (Duration::ZERO, FleetMessage::Over)] {
+            let cut = FleetMessage::Cut { grace: kept / 4 };
+            for (before, step) in [(kept, cut), (Duration::ZERO, FleetMessage::Over)] {
                 tokio::time::sleep_until(deadline - before).await;
                 // An error: the fleet has ended.
                 myself.cast(step).ok();

@@ -56,8 +56,8 @@ pub(crate) enum FleetMessage {
     Abandoned,
     /// The node has lost its lease.
     LeaseLost,
-    /// The rest of the time to drain is for sessions whose turn is cut off.
-    Cut,
+    /// The rest of the time to drain is for sessions whose turn is cut off. A CLI has the grace to tell the cost of its turn.
+    Cut { grace: Duration },
     /// The deadline of the drain has passed, or the node has left its backend.
     Over,
     /// Panics in an actor, to test that the fleet survives it.
@@ -193,11 +193,12 @@ impl Actor for FleetSupervisor {
             // An error: the fleet has ended.
             actor.cast(FleetMessage::LeaseLost).ok();
         });
+        let admission = shared.admission.clone();
         let mut state = FleetState {
             keeper: Some(children::start_keeper(&shared, &myself)),
             shared,
             myself,
-            admission: AdmissionLink::default(),
+            admission,
             names: HashMap::new(),
             by_actor: HashMap::new(),
             restarts: Vec::new(),
@@ -227,7 +228,7 @@ impl Actor for FleetSupervisor {
             FleetMessage::Drain { deadline, done } => state.drain(deadline, Some(done)),
             FleetMessage::Abandoned => state.drain(Instant::now() + state.shared.limits.drain, None),
             FleetMessage::LeaseLost => state.fence(),
-            FleetMessage::Cut => state.names.values().for_each(|child| child.cell.cut()),
+            FleetMessage::Cut { grace } => state.names.values().for_each(|child| child.cell.cut(grace)),
             FleetMessage::Over => state.drained(),
             #[cfg(feature = "testkit")]
             FleetMessage::Inject(fault) => state.inject(fault).await?,

@@ -6,13 +6,14 @@ mod rules;
 mod slots;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{Admission, AdmissionMessage, Grant, Tally, Want};
 use crate::Name;
-use crate::limits::{FleetLimits, Quota};
+use crate::limits::{FleetLimits, Quota, Quotas};
 
 fn name(text: &str) -> Name {
     format!("{}/{text}", tenant_of(text)).parse().unwrap()
@@ -25,6 +26,7 @@ fn tenant_of(name: &str) -> &str {
 /// A machine, and the moment now.
 struct Stage {
     machine: Admission,
+    quotas: Arc<Quotas>,
     now: Instant,
 }
 
@@ -43,7 +45,8 @@ impl Stage {
                 (crate::stage::tenant(tenant), Quota::default().weight(*weight).live(*live))
             })
             .collect();
-        Self { machine: Admission::new(limits, quotas, Quota::default()), now: Instant::now() }
+        let quotas = Arc::new(Quotas::new(quotas, Quota::default()));
+        Self { machine: Admission::new(limits, quotas.clone()), quotas, now: Instant::now() }
     }
 
     fn tell(&mut self, text: &str, message: AdmissionMessage) {

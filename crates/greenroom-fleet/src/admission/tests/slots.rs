@@ -1,6 +1,8 @@
 //! Bounds, and who makes room for whom.
 
 use super::{AdmissionMessage, Stage, name};
+use crate::limits::Quota;
+use crate::stage::tenant;
 
 // Guards: capped
 #[test]
@@ -289,4 +291,47 @@ fn a_holder_found_late_takes_back_a_promised_slot() {
     assert_eq!(stage.orders(), "passivate a2");
     stage.freed("a2");
     assert_eq!(stage.orders(), "activate b1");
+}
+
+#[test]
+fn a_tenant_at_its_cap_elsewhere_waits_and_takes_no_slot() {
+    let mut stage = Stage::with(2, 2, &[("a", 1, 2)]);
+    stage.idle("b1");
+    stage.seconds(60);
+    stage.ask("a1 a2");
+    assert_eq!(stage.orders(), "activate a1, passivate b1");
+    stage.tell("a1", AdmissionMessage::AtCap);
+    stage.freed("b1");
+    assert_eq!((stage.orders(), stage.tally().asking), (String::new(), 2), "nor one that was promised to it");
+    // Another tenant has the slots meanwhile.
+    stage.idle("b1 b2");
+    stage.seconds(60);
+    assert_eq!(stage.orders(), "");
+    stage.machine.lift(&tenant("a"));
+    assert_eq!(stage.orders(), "passivate b1, passivate b2", "at its place again");
+}
+
+#[test]
+fn a_tenant_at_its_cap_elsewhere_gets_slots_in_place_of_its_own() {
+    let mut stage = Stage::with(4, 4, &[("a", 1, 3)]);
+    stage.idle("a1");
+    stage.ask("a2");
+    assert_eq!(stage.orders(), "activate a2");
+    stage.tell("a2", AdmissionMessage::AtCap);
+    assert_eq!(stage.orders(), "", "it was idle for too short a time");
+    stage.seconds(60);
+    assert_eq!(stage.orders(), "passivate a1");
+    stage.freed("a1");
+    assert_eq!(stage.orders(), "activate a2");
+}
+
+#[test]
+fn a_quota_that_changes_counts_for_the_next_grant() {
+    let mut stage = Stage::with(4, 4, &[("a", 1, 1)]);
+    stage.run("a1");
+    stage.ask("a2");
+    assert_eq!(stage.orders(), "");
+    stage.quotas.replace([(tenant("a"), Quota::default().live(2))].into());
+    stage.machine.requote(&[tenant("a")]);
+    assert_eq!(stage.orders(), "activate a2");
 }

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::{Backend, Channels, Reply};
+use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
@@ -61,6 +62,8 @@ const READERS: usize = 4;
 /// The file is a [redb](https://docs.rs/redb) database. Requests that arrive at the same time share one fsync. Its clones share the
 /// file, which is closed when the last clone is dropped.
 ///
+/// Its clock is [`Clock::system`](crate::Clock::system): a step of the system's clock ends no wait early.
+///
 /// ```
 /// use greenroom_fleet::backend::{LocalBackend, Requests};
 ///
@@ -81,6 +84,7 @@ pub struct LocalBackend {
     /// `None` for a file of a test.
     folder: Option<PathBuf>,
     channels: Channels,
+    clock: Clock,
     exports: Arc<Semaphore>,
     database: SharedDatabase,
     readers: Arc<Semaphore>,
@@ -183,7 +187,9 @@ impl LocalBackend {
         )?;
         let turns = |count| Arc::new(Semaphore::new(count));
         let (exports, readers, short_readers) = (turns(1), turns(READERS), turns(READERS));
-        let backend = Self { jobs, ended, folder: None, channels, exports, database, readers, short_readers };
+        let clock = Clock::system();
+        let backend =
+            Self { jobs, ended, folder: None, channels, clock, exports, database, readers, short_readers };
         if let Err(refused) = backend.have_it_open().await {
             // The file is free as soon as the error is known.
             backend.close().await;
@@ -231,7 +237,7 @@ impl LocalBackend {
 
 impl Backend for LocalBackend {
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.clock.now()
     }
 
     fn read(&self, _: Lane, wanted: Wanted) -> Reply<'_, Rows> {

@@ -40,8 +40,8 @@ fn accept(key: u32) -> Accept {
         continuations: 0,
         not_before: None,
         wait: Duration::from_secs(3600),
-        budget: None,
-        bounds: QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000 },
+        quota: crate::Quota::default(),
+        bounds: QueueBounds { name: 10_000, tenant: 10_000, fleet: 10_000, ..Default::default() },
     }
 }
 
@@ -180,13 +180,13 @@ async fn a_request_that_fails_after_writes_is_undone_and_harms_no_request_of_its
     let backend = on(&disk).await;
     let (node, attempt, host) = (NodeId::new(), AttemptId::new(), "here".to_owned());
     backend.join(Join { node, host, lease: Duration::from_secs(60), capacity: 8 }).await.unwrap();
-    let claim = Claim { name: spoilt.name.clone(), node, attempt, losses: 3 };
+    let claim = Claim { name: spoilt.name.clone(), node, attempt, losses: 3, quota: crate::Quota::default() };
     let Claimed::Won(before) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let fine = Accept { name: "acme/b".parse::<Name>().unwrap(), ..accept(2) };
     let mut changes = backend.changes();
     // `begin` reads the content after its writes.
     let owner = Ownership { name: before.name.clone(), node, term: before.term };
-    let begin = Begin { owner, prompt: spoilt.prompt, attempt, reserve: None };
+    let begin = Begin { owner, prompt: spoilt.prompt, attempt, quota: crate::Quota::default() };
     let (begun, accepted) = tokio::join!(backend.begin(begin), backend.accept(fine.clone()));
     assert_eq!(begun.unwrap_err().kind(), BackendErrorKind::Damaged);
     assert!(matches!(accepted.unwrap(), Accepted::New(_)));

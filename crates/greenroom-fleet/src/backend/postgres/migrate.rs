@@ -4,6 +4,7 @@
 //! Nodes of earlier versions go on with a later schema as long as its `min_version` allows them.
 
 use sqlx::{Connection, Executor, PgConnection, Row};
+use uuid::Uuid;
 
 use super::error;
 use crate::error::{BackendError, BackendErrorKind};
@@ -15,8 +16,8 @@ const STEPS: [(&str, i32); 1] = [(include_str!("schema.sql"), 1)];
 /// The version of the schema that this code makes.
 const VERSION: i32 = STEPS.len() as i32;
 
-/// Brings the schema to this version. `schema` needs no quotes.
-pub(super) async fn migrate(connection: &mut PgConnection, schema: &str) -> Result<()> {
+/// Brings the schema to this version. `schema` needs no quotes. Answers with the id of the channel for hints.
+pub(super) async fn migrate(connection: &mut PgConnection, schema: &str) -> Result<Uuid> {
     let (mut version, mut least) = known(connection, schema).await.map_err(error::of_request)?;
     if version < VERSION {
         make(connection, schema).await.map_err(error::of_request)?;
@@ -29,7 +30,11 @@ pub(super) async fn migrate(connection: &mut PgConnection, schema: &str) -> Resu
         );
         return Err(BackendError::new(BackendErrorKind::Version, message));
     }
-    Ok(())
+    // As text: the driver is built without types of ids.
+    let channel = format!("SELECT id::text FROM {schema}.hints");
+    let channel = sqlx::query_scalar::<_, String>(&channel).fetch_one(connection).await;
+    let channel = channel.map_err(error::of_request)?;
+    channel.parse().map_err(BackendError::damaged)
 }
 
 /// Makes the steps that are missing.

@@ -34,6 +34,7 @@ use super::{Backend, Channels, Reply};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Timestamp;
 use crate::registry::{Commit, Committed, Lane, Result, Rows, Wanted};
+use crate::request::NodeMessage;
 use address::Address;
 use clock::ServerClock;
 use connection::Connections;
@@ -157,9 +158,9 @@ impl PostgresBackend {
         let first = error::in_time(connect_timeout, async { Ok(first.await) }).await;
         let mut first = first.map_err(error::of_request)??;
         // It has limits of its own: a node that waits for others to make the schema is not late.
-        migrate::migrate(&mut first, &schema).await?;
+        let channel = migrate::migrate(&mut first, &schema).await?;
         let channels = Channels::new();
-        let hints = Hints::start(lane(CONTROL, 1), &schema, channels.clone());
+        let hints = Hints::start(lane(CONTROL, 1), channel, channels.clone());
         let (clock, commits, conflicts, tasks) = Default::default();
         let backend = Self(Arc::new(Inner { lanes, channels, hints, clock, commits, conflicts, tasks }));
         // Learns the server's clock.
@@ -268,6 +269,11 @@ impl Backend for PostgresBackend {
 
     fn channels(&self) -> &Channels {
         &self.0.channels
+    }
+
+    fn publish(&self, message: NodeMessage) {
+        self.0.hints.publish(message.clone());
+        self.0.channels.deliver(message);
     }
 }
 

@@ -13,6 +13,10 @@ CREATE TABLE counters (
     PRIMARY KEY (key, part)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);
 
+-- The name of the channel for hints, which hold text of conversations: whoever knows it can listen.
+CREATE TABLE hints (id uuid NOT NULL DEFAULT gen_random_uuid());
+INSERT INTO hints DEFAULT VALUES;
+
 -- The server's clock, in milliseconds since 1970.
 CREATE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
@@ -143,7 +147,7 @@ JOIN (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x04' AND key < '
 
 CREATE VIEW spend AS
 SELECT convert_from(name, 'UTF8') AS tenant,
-    moment(row_json(t.value)) AS period, spent / 1e6 AS spent_usd, reserved / 1e6 AS reserved_usd
+    moment(row_json(t.value)->'period') AS period, spent / 1e6 AS spent_usd, reserved / 1e6 AS reserved_usd
 FROM (
     SELECT substr(key, 2) AS tenant, substr(key, 2, length(key) - 3) AS name,
         GREATEST(COALESCE(sum(value) FILTER (WHERE get_byte(key, 0) = 29), 0), 0) AS spent,

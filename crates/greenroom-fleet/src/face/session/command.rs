@@ -17,7 +17,7 @@ use crate::request::{Change, CommandPut};
 
 /// The time in which the owner has to take a command, and in which the backend has to say who the owner is.
 const TAKEN: Duration = Duration::from_secs(10);
-/// The longest wait for the result of an interrupt that the owner has taken.
+/// The longest wait for what the owner does in a turn, once it has taken the command.
 const RESULT: Duration = Duration::from_secs(30);
 /// The pause between two looks at the command, and between two looks at its owner.
 const LOOK: Duration = Duration::from_millis(200);
@@ -57,12 +57,12 @@ pub(super) async fn command(
         let Some((owner, running)) = owner(shared, name).await? else {
             return Ok(Commanded::Nothing);
         };
-        if matches!(kind, CommandKind::Interrupt { prompt } if running != Some(prompt)) {
+        if kind.turn().is_some_and(|prompt| running != Some(prompt)) {
             return Ok(Commanded::Nothing);
         }
         if owner.node == shared.node {
-            // Otherwise the actor here has just said that there is nothing to do. An interrupt is for the turn that another owner ran then.
-            let may_act = silent.is_some() || matches!(kind, CommandKind::Interrupt { .. });
+            // Otherwise the actor here has just said that there is nothing to do. A command for a turn is for the one that another owner ran then.
+            let may_act = silent.is_some() || kind.turn().is_some();
             return Ok(if may_act { Commanded::Here } else { Commanded::Nothing });
         }
         let left = TAKEN.saturating_sub(start.elapsed());
@@ -71,7 +71,7 @@ pub(super) async fn command(
         }
         let node = owner.node;
         silent = Some(node);
-        match give(shared, owner, kind, left).await? {
+        match give(shared, owner, kind.clone(), left).await? {
             CommandResult::Done => return Ok(Commanded::Done),
             CommandResult::Nothing => return Ok(Commanded::Nothing),
             CommandResult::Failed { why } => return Err(FleetError::OwnerFailed { node, why }),
@@ -156,12 +156,13 @@ async fn end(
             None => {}
         }
         if let Some(since) = taken {
-            match given.kind {
+            match &given.kind {
                 // The session is not awake there any more.
                 CommandKind::Passivate | CommandKind::MakeWay if is_gone => {
                     return Ok(CommandResult::Done);
                 }
-                CommandKind::Interrupt { .. } if is_gone || now >= since + RESULT => {
+                CommandKind::Warm if is_gone => return Ok(CommandResult::Nothing),
+                kind if kind.turn().is_some() && (is_gone || now >= since + RESULT) => {
                     return Err(FleetError::OutcomeUnknown { node });
                 }
                 _ => {}
@@ -171,9 +172,9 @@ async fn end(
             looked = now;
             let owns = owner(shared, &given.owner.name).await?.is_some_and(|(owner, _)| owner == given.owner);
             // True if the owner cannot take the command any more, or, if it has taken the command, cannot say what has become of it.
-            is_gone = match given.kind {
-                // The owner may have given the name back, and still write the result of the interrupt.
-                CommandKind::Interrupt { .. } if taken.is_some() && !owns => !shared.is_alive(node).await?,
+            is_gone = match taken {
+                // The owner may have given the name back, and still write the result of what it has done in the turn.
+                Some(_) if given.kind.turn().is_some() && !owns => !shared.is_alive(node).await?,
                 _ => !owns,
             };
         }

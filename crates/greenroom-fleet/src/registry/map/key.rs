@@ -30,7 +30,7 @@ pub(crate) enum Table {
     Expiries = 10,
     /// end, prompt → the rest of its key in `PromptsOf`
     Ended = 11,
-    /// tenant → the start of its budget period
+    /// tenant → `Account`: its budget period
     Tenants = 12,
     /// node → `NodeRow`
     Nodes = 13,
@@ -84,6 +84,26 @@ pub(crate) enum Table {
     BackendId = 37,
     /// name → nothing, while somebody has to look at it
     Stuck = 38,
+    /// A single: the counter of the reminders that wait
+    RemindersWaiting = 51,
+    /// tenant → counter of its reminders that wait
+    RemindersOf = 52,
+    /// tenant → counter of its names
+    NamesOf = 53,
+    /// tenant → counter of its names that have an owner
+    LiveOf = 54,
+    /// tenant → counter of the bytes of its prompts that wait
+    WaitingBytes = 55,
+    /// tenant → counter of the bytes that are kept of its prompts
+    KeptBytes = 56,
+    /// tenant → counter of its prompts that were accepted since its bucket was full
+    Taken = 57,
+    /// tenant → `Bucket`
+    Buckets = 58,
+    /// tenant → `Quota`, if it was set
+    Quotas = 59,
+    /// A single: the counter of the quotas that were set
+    QuotasSet = 60,
     /// label's key, label's value, name → nothing
     NameLabels = 64,
     /// label's key, label's value, name, order backwards, prompt → nothing
@@ -119,12 +139,20 @@ impl Table {
     pub(crate) const LAST: u8 = Self::FeedLength as u8;
     /// The tables whose rows are counters: rows that are added to. A backend may keep them apart.
     #[cfg(feature = "postgres")]
-    const COUNTERS: [Self; 7] = [
+    const COUNTERS: [Self; 15] = [
         Self::Queued,
         Self::OwnedBy,
         Self::QueuedOf,
         Self::Spent,
         Self::Reserved,
+        Self::RemindersWaiting,
+        Self::RemindersOf,
+        Self::NamesOf,
+        Self::LiveOf,
+        Self::WaitingBytes,
+        Self::KeptBytes,
+        Self::Taken,
+        Self::QuotasSet,
         Self::UsageOf,
         Self::FeedLength,
     ];

@@ -50,7 +50,7 @@ impl Lane {
             "renew" => Self::Lease,
             "join" | "ask_to_drain" | "leave" | "declare_dead" | "nodes" => Self::Nodes,
             "append_entries" | "entries" | "transcripts" | "delete_transcripts" => Self::Transcripts,
-            "prompt_records" | "messages" | "feed" => Self::Readers,
+            "prompt_records" | "messages" | "questions_of" | "feed" => Self::Readers,
             _ => Self::Requests,
         }
     }

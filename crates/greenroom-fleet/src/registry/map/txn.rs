@@ -178,11 +178,7 @@ impl<'a> Txn<'a> {
 
     /// Writes a value as JSON that can be read again.
     pub(crate) fn write<T: Serialize>(&mut self, key: &Key, value: &T) -> Result<()> {
-        let json = serde_json::to_string(value).map_err(BackendError::damaged)?;
-        if depth(&json) > MAX_DEPTH {
-            return Err(BackendError::too_deep(MAX_DEPTH));
-        }
-        self.put(key.bytes(), json.as_bytes());
+        self.put(key.bytes(), to_json(value)?.as_bytes());
         Ok(())
     }
 
@@ -250,6 +246,15 @@ impl<'a> Txn<'a> {
 
 /// The nesting of a row that can be read again: `serde_json` reads no more.
 const MAX_DEPTH: usize = 127;
+
+/// A value as JSON that can be read again.
+pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String> {
+    let json = serde_json::to_string(value).map_err(BackendError::damaged)?;
+    if depth(&json) > MAX_DEPTH {
+        return Err(BackendError::too_deep(MAX_DEPTH));
+    }
+    Ok(json)
+}
 
 /// How deep objects and arrays are nested in a JSON text.
 pub(crate) fn depth(json: &str) -> usize {

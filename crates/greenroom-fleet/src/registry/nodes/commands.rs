@@ -1,6 +1,6 @@
 //! Commands to the owner of a name: each is taken once at most, and only by the owner for which it was put.
 
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, CommandId, NodeId, Timestamp};
 use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState};
 use crate::registry::map::key::{Key, Table, last_id};
@@ -11,16 +11,21 @@ impl Step<'_> {
     /// Keeps a command, if the node owns the name under the term and the bounds leave room.
     pub(crate) fn put_command(&mut self, put: CommandRecord) -> Result<CommandPut> {
         if let Some(known) = self.command(put.id)? {
-            if known.owner != put.owner || known.kind != put.kind {
+            // Of a command that has ended, the message is not kept.
+            if known.owner != put.owner || (known.kind != put.kind && known.kind != put.kind.ended()) {
                 return Err(BackendError::id_reused("command", known.id));
             }
             return Ok(CommandPut::Put(known));
         }
         let Some(name) = self.owned(&put.owner)? else { return Ok(CommandPut::Gone) };
-        let runs = match put.kind {
-            CommandKind::Interrupt { prompt } => name.running == Some(prompt),
-            CommandKind::Passivate | CommandKind::MakeWay => true,
-        };
+        if let CommandKind::Steer { message, .. } = &put.kind
+            && message.len() > CommandKind::STEER
+        {
+            let text =
+                format!("a message into a turn has up to {} bytes, and this one more", CommandKind::STEER);
+            return Err(BackendError::new(BackendErrorKind::Invalid, text));
+        }
+        let runs = put.kind.turn().is_none_or(|prompt| name.running == Some(prompt));
         if !runs || put.deadline <= self.now {
             return Ok(CommandPut::Gone);
         }
@@ -130,6 +135,7 @@ impl Step<'_> {
         result: CommandResult,
     ) -> Result<CommandRecord> {
         command.state = CommandState::Ended { result, attempt, at: self.now };
+        command.kind = command.kind.ended();
         self.write_command(&command)?;
         self.txn.remove(&of_node(&command));
         self.told.changes.push(Change::CommandEnded(command.id));

@@ -177,7 +177,7 @@ impl Step<'_> {
         Ok(self.node_row(id)?.is_some_and(|node| !node.dead))
     }
 
-    /// Counts a name for its owner. The rows of a dead node go with its last name.
+    /// Counts a name for its owner and for its tenant. The rows of a dead node go with its last name.
     pub(super) fn count_owned(&mut self, id: NodeId, name: &Name, by: i64) -> Result<()> {
         let key = Key::of(Table::Owned).node(id).name(name);
         if by > 0 {
@@ -186,6 +186,7 @@ impl Step<'_> {
             self.txn.remove(&key)
         }
         self.txn.add(&owned_by(id), by);
+        self.add_to(Table::LiveOf, name.tenant(), by);
         match self.node_row(id)? {
             Some(node) if node.dead => self.died(id, node),
             _ => Ok(()),

@@ -40,7 +40,13 @@ fn commands_that_have_not_ended_are_bounded_for_each_node() {
         let accept = accept(&owners.len().to_string(), 1, WAIT);
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
         let name = accept.name.clone();
-        let claim = Claim { name: name.clone(), node: first.node, attempt: AttemptId::new(), losses: 3 };
+        let claim = Claim {
+            name: name.clone(),
+            node: first.node,
+            attempt: AttemptId::new(),
+            losses: 3,
+            quota: crate::Quota::default(),
+        };
         let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
         owners.push(Ownership { name, node: first.node, term: record.term });
     }

@@ -23,7 +23,7 @@ fn a_page_of_the_newest_of_ten_thousand_prompts_reads_its_own_rows() {
     for key in 0..10_000 {
         world.now = world.now.after(Duration::from_millis(1));
         let accept = Accept {
-            bounds: QueueBounds { name: 20_000, tenant: 20_000, fleet: 20_000 },
+            bounds: QueueBounds { name: 20_000, tenant: 20_000, fleet: 20_000, ..Default::default() },
             ..accept("a", key, Duration::from_secs(3600))
         };
         last = accept.prompt;

@@ -4,6 +4,7 @@
 mod commands;
 mod lists;
 mod messages;
+mod quotas;
 mod rules;
 mod waiting;
 mod world;
@@ -20,9 +21,14 @@ use crate::backend::{MemoryBackend, Requests};
 use crate::clock::Clock;
 use crate::id::{AttemptId, NodeId, QuestionId};
 use crate::lists::NameQuery;
-use crate::record::PromptContent;
+use crate::record::{PromptContent, QuarantineKind};
 use crate::request::*;
 use world::{WAIT, World};
+
+/// The rule by which `intensity` failed activations in a period quarantine a name.
+fn counted(period: Duration, intensity: u32) -> Option<Counted> {
+    Some(Counted { kind: QuarantineKind::Activations, period, intensity })
+}
 
 fn accept(to: &str, key: impl ToString, wait: Duration) -> Accept {
     Accept {
@@ -37,8 +43,8 @@ fn accept(to: &str, key: impl ToString, wait: Duration) -> Accept {
         continuations: 0,
         not_before: None,
         wait,
-        budget: None,
-        bounds: QueueBounds { name: 9_999, tenant: 9_999, fleet: 9_999 },
+        quota: crate::Quota::default(),
+        bounds: QueueBounds { name: 9_999, tenant: 9_999, fleet: 9_999, ..Default::default() },
     }
 }
 
@@ -48,10 +54,11 @@ fn running(world: &mut World) -> (Ownership, PromptId) {
     assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
     world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
     let (name, attempt) = (accept.name.clone(), AttemptId::new());
-    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+    let claim = Claim { name: name.clone(), node, attempt, losses: 3, quota: crate::Quota::default() };
     let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
     let owner = Ownership { name, node, term: record.term };
-    let begin = Begin { owner: owner.clone(), prompt: accept.prompt, attempt, reserve: None };
+    let begin =
+        Begin { owner: owner.clone(), prompt: accept.prompt, attempt, quota: crate::Quota::default() };
     assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Some(_))));
     (owner, accept.prompt)
 }
@@ -111,18 +118,25 @@ fn a_reminder_that_becomes_ready_while_a_turn_ends_can_run() {
 #[test]
 fn an_account_is_not_closed_while_a_new_name_spends_from_it() {
     let mut world = World::new(1);
-    let reserve = Reserve { period: Timestamp(1), budget: 100, amount: 60 };
+    let budget = Some(crate::Budget { amount: 100, period: Duration::from_secs(3600), reserve: 60 });
+    let quota = crate::Quota { budget, ..crate::Quota::default() };
     let close = |step: &mut Step<'_>| step.close_account(crate::stage::tenant("acme"));
     let closed = world.overlap(close, |world| {
         let (owner, _) = running(world);
         let second = accept("a", 2, WAIT);
         assert!(matches!(world.step(|step| step.accept(second.clone())), Accepted::New(_)));
         assert_eq!(world.step(|step| step.release(owner.clone())), Owned::Done(true));
-        let claim = Claim { name: owner.name, node: owner.node, attempt: AttemptId::new(), losses: 3 };
+        let claim = Claim {
+            name: owner.name,
+            node: owner.node,
+            attempt: AttemptId::new(),
+            losses: 3,
+            quota: crate::Quota::default(),
+        };
         let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
         let owner = Ownership { name: record.name, node: owner.node, term: record.term };
-        let reserve = Some(reserve);
-        let begin = Begin { owner, prompt: second.prompt, attempt: AttemptId::new(), reserve };
+        let quota = quota.clone();
+        let begin = Begin { owner, prompt: second.prompt, attempt: AttemptId::new(), quota };
         assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Some(_))));
     });
     assert_eq!((closed.unwrap().0, world.conflicts), (false, 1));
@@ -283,7 +297,8 @@ fn rows_of_names_and_nodes_that_cannot_be_read_hide_no_others() {
     for node in nodes {
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
         let name = format!("acme/{}", if node == nodes[0] { "d" } else { "c" }).parse::<Name>().unwrap();
-        let claim = Claim { name, node, attempt: AttemptId::new(), losses: 3 };
+        let claim =
+            Claim { name, node, attempt: AttemptId::new(), losses: 3, quota: crate::Quota::default() };
         assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
     }
     for to in ["a", "b"] {
@@ -328,7 +343,8 @@ fn pages_of_nodes_and_of_their_names_are_bounded() {
     for to in 0..Page::MOST + 1 {
         let (accept, attempt) = (accept(&to.to_string(), 1, WAIT), AttemptId::new());
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
-        let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
+        let claim =
+            Claim { name: accept.name.clone(), node, attempt, losses: 3, quota: crate::Quota::default() };
         assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
         let node = NodeId::new();
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
@@ -346,7 +362,8 @@ fn names_of_many_dead_nodes_are_recovered_up_to_the_limit() {
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
         world.step(|step| step.join(Join { node, host: String::new(), lease: WAIT, capacity: 8 }));
         if to % 2 == 0 {
-            let claim = Claim { name: accept.name.clone(), node, attempt, losses: 3 };
+            let claim =
+                Claim { name: accept.name.clone(), node, attempt, losses: 3, quota: crate::Quota::default() };
             assert!(matches!(world.step(|step| step.claim(claim.clone())), Claimed::Won(_)));
             world.step(|step| step.leave(node));
         }

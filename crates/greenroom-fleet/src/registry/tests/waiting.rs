@@ -97,7 +97,7 @@ fn a_look_reads_no_rows_of_names_that_cannot_run() {
         ask("a reminder", "acme", Some(Timestamp(9_999_999)));
         let _: Withdrawn = world.step(|step| step.withdraw(passive));
         let quarantined = format!("acme/quarantined {number}").parse::<Name>().unwrap();
-        let _: Marked = world.step(|step| step.quarantine(quarantined.clone(), "why".to_owned()));
+        let _: Marked = world.step(|step| step.quarantine(quarantined.clone(), "why".into()));
     }
     let runs = accept("runs", 1, WAIT);
     assert!(matches!(world.step(|step| step.accept(runs.clone())), Accepted::New(_)));

@@ -13,7 +13,9 @@ use uuid::Uuid;
 
 use super::super::lists::place_of;
 use super::super::*;
+use super::counted;
 use crate::id::{AttemptId, CommandId, NodeId, QuestionId, Term};
+use crate::limits::{Budget, Quota, Rate};
 use crate::record::{
     NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptState, QuestionRecord, Unsent,
 };
@@ -126,6 +128,13 @@ impl World {
         }
     }
 
+    /// A quota that is small at times.
+    fn quota(&mut self) -> Quota {
+        let prompts = (self.below(4) == 0).then_some(Rate { per_minute: 6_000, burst: 2 });
+        let live = if self.below(3) == 0 { 1 } else { usize::MAX };
+        Quota { live, prompts, reminders: 3, ..Quota::default() }
+    }
+
     /// A request that can be repeated.
     pub(super) fn twice<T: Debug>(&mut self, request: impl Fn(&mut Step<'_>) -> Result<T>) -> T {
         if self.overlapping {
@@ -179,8 +188,8 @@ impl World {
                     continuations: 1,
                     not_before: (self.below(3) == 0).then(|| self.now.after(WAIT / 2)),
                     wait: WAIT,
-                    budget: None,
-                    bounds: QueueBounds { name: 4, tenant: 8, fleet: 10 },
+                    quota: self.quota(),
+                    bounds: QueueBounds { name: 4, tenant: 8, fleet: 10, ..Default::default() },
                 };
                 if let Accepted::New(_) = self.twice(|step| step.accept(accept.clone())) {
                     self.prompts.push(prompt);
@@ -188,7 +197,7 @@ impl World {
             }
             6..=8 => {
                 let Some(node) = self.one(|world| &world.nodes) else { return };
-                let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+                let claim = Claim { name: name.clone(), node, attempt, losses: 3, quota: self.quota() };
                 if let Claimed::Won(record) = self.twice(|step| step.claim(claim.clone())) {
                     self.owners.push(Ownership { name, node, term: record.term });
                 }
@@ -201,14 +210,18 @@ impl World {
                     _ => self.step(|step| step.next_prompt(owner.name.clone())).map(|prompt| prompt.id),
                 };
                 let Some(prompt) = waiting.or_else(|| self.one(|world| &world.prompts)) else { return };
-                let period = Timestamp(self.now.0 / 100);
-                let reserve = (self.below(2) == 0).then_some(Reserve { period, budget: 50, amount: 10 });
-                let begin = Begin { owner: owner.clone(), prompt, attempt, reserve };
+                let budget = Budget { amount: 50, period: WAIT * 2, reserve: 10 };
+                let budget = (self.below(2) == 0).then_some(budget);
+                let quota = Quota { budget, ..Quota::default() };
+                let begin = Begin { owner: owner.clone(), prompt, attempt, quota };
                 // None: the prompt has expired.
                 let begun = self.twice(|step| {
                     let begun = step.begin(begin.clone())?;
-                    let expired = PromptOutcome::Unsent { why: Unsent::Expired };
-                    Ok((step.outcome(prompt)? != Some(expired)).then_some(begun))
+                    let outcome = step.outcome(prompt)?;
+                    let is_expired = |outcome: PromptOutcome| {
+                        matches!(outcome, PromptOutcome::Unsent { why: Unsent::Expired { .. } })
+                    };
+                    Ok((!outcome.is_some_and(is_expired)).then_some(begun))
                 });
                 if let Some(Owned::Done(Some(content))) = begun {
                     let first = self.sent.insert((prompt, content.to_string()), attempt);
@@ -233,7 +246,7 @@ impl World {
                     prompt,
                     attempt,
                     outcome,
-                    cost: 3,
+                    cost: (self.below(3) > 0).then_some(3),
                     usage: self.usage(),
                     quarantine: None,
                 };
@@ -246,7 +259,7 @@ impl World {
                 if self.below(2) == 0 {
                     let _: Owned<bool> = self.twice(|step| step.release(owner.clone()));
                 } else {
-                    let failed = ActivationFailed { owner, why: String::new(), period: WAIT, intensity: 3 };
+                    let failed = ActivationFailed { owner, why: String::new(), counted: counted(WAIT, 3) };
                     // None: the name is quarantined.
                     let _: Option<Owned<Option<u32>>> = self.twice(|step| {
                         let after = step.activation_failed(failed.clone())?;
@@ -268,8 +281,12 @@ impl World {
                 let Some(prompt) = self.one(|world| &world.prompts) else { return };
                 let _: Withdrawn = self.twice(|step| step.withdraw(prompt));
             }
-            17 => match self.below(4) {
-                0 => drop(self.twice(|step| step.quarantine(name.clone(), "by hand".to_owned()))),
+            17 => match self.below(5) {
+                4 => {
+                    let quota = (self.below(3) == 0).then(|| self.quota());
+                    self.step(|step| step.set_quota(name.tenant().clone(), quota.clone()));
+                }
+                0 => drop(self.twice(|step| step.quarantine(name.clone(), "by hand".into()))),
                 1 => drop(self.step(|step| step.unquarantine(name.clone()))),
                 2 => drop(self.twice(|step| step.delete(name.clone()))),
                 _ => assert!(self.twice(|step| step.deleted(name.clone()))),

@@ -7,7 +7,7 @@ use super::stage::{COUNTER, Stage, adds, answered, between, commit, rows, same};
 use crate::backend::{Commit, Committed, Lane, Part, Range, Requests, Told, Wanted};
 use crate::event::FleetEvent;
 use crate::id::{AttemptId, Name, PromptId};
-use crate::request::Change;
+use crate::request::{Change, NodeMessage, NodeNews, Piece};
 
 pub(super) const PROMISES: &[(&str, Check)] = &[
     ("a row that was written is read, and one that was not is absent", |stage| Box::pin(single(stage))),
@@ -21,6 +21,9 @@ pub(super) const PROMISES: &[(&str, Check)] = &[
     ("a counter that has changed is a conflict", |stage| Box::pin(expected_counters(stage))),
     ("a commit is told before its answer, and one in conflict is not told", |stage| Box::pin(told(stage))),
     ("another process reads what was answered, and hears of it", |stage| Box::pin(elsewhere(stage))),
+    ("a message of a node is delivered once to the fleets of its process", |stage| {
+        Box::pin(delivered(stage))
+    }),
     ("the clock does not stand still", |stage| Box::pin(clock(stage))),
 ];
 
@@ -194,6 +197,18 @@ async fn elsewhere(stage: &Stage) {
         if matches!(change, Ok(Ok(Change::Ended(_) | Change::Missed))) {
             return;
         }
+    }
+}
+
+async fn delivered(stage: &Stage) {
+    let mut messages = stage.backend.channels().node_messages();
+    let prompt = PromptId::new();
+    for text in ["Hello", "\u{0}\u{1}\"é"] {
+        let piece = Piece { number: 1, after: 7, starts: true, text: text.to_owned() };
+        let message = NodeMessage { from: prompt.0, news: NodeNews::Writes(prompt, piece) };
+        stage.backend.publish(message.clone());
+        same("a message", messages.recv().await, Ok(message));
+        same("a second one", messages.try_recv(), Err(TryRecvError::Empty));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Commands to a session of another node.
 
 use greenroom_fleet::testkit::Fault;
-use greenroom_fleet::{FleetError, InterruptedBy, NameState, PromptId, PromptOutcome, Refusal, Refused};
+use greenroom_fleet::{FleetError, InterruptedBy, NameState, PromptId, PromptOutcome, Refused};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -153,7 +153,7 @@ async fn a_session_is_quarantined_and_deleted_from_another_node() {
     within(secs(2), there.quarantine("by hand")).await.unwrap();
     assert_eq!(outcome(turn).await.word(), "interrupted");
     let (why, _) = refused(&named(&first.fleet, "a"), "two").await;
-    assert!(matches!(why, Refusal::Rule(Refused::Quarantined { .. })), "{why:?}");
+    assert!(matches!(why, Refused::Quarantined { .. }), "{why:?}");
     assert_eq!(world.clis.live(), 0);
     assert!(there.unquarantine().await.unwrap());
     assert_eq!(outcome(waits).await.text(), Some("re: later"));

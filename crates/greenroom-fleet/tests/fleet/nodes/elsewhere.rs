@@ -1,7 +1,7 @@
 //! Requests to a node that does not own the session.
 
 use greenroom::callback::InquiryAnswer;
-use greenroom_fleet::{ActivationContext, FleetError, NameState, Placement, TurnItem};
+use greenroom_fleet::{ActivationContext, NameState, Placement, TurnItem};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -37,20 +37,13 @@ async fn a_turn_is_read_on_another_node_than_its_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn steer_and_warm_on_another_node_name_the_owner() {
+async fn commands_for_a_session_that_nobody_owns_do_nothing() {
     let world = World::new();
     let [first, second] = two(&world).await;
     let turn = send(&second.fleet, "a", "hold").await;
     world.clis.read(2).await;
-    let NameState::Owned { node: owner, .. } = named(&first.fleet, "a").record().await.unwrap().state else {
-        panic!("nobody owns it")
-    };
     let there = named(&second.fleet, "a");
-    for answer in in_time("the answers", async { [there.steer("faster").await, there.warm().await] }).await {
-        let answer = answer.unwrap_err();
-        assert!(matches!(answer, FleetError::Elsewhere { node } if node == owner), "{answer:?}");
-    }
-    assert!(named(&first.fleet, "a").interrupt().await.unwrap(), "the turn ran still");
+    assert!(named(&first.fleet, "a").interrupt().await.unwrap());
     assert_eq!(outcome(turn).await.word(), "interrupted");
     named(&first.fleet, "a").passivate().await.unwrap();
     assert!(!there.interrupt().await.unwrap(), "nobody owns it");
@@ -137,7 +130,7 @@ async fn a_session_that_runs_elsewhere_waits_for_no_slot_here() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn warm_names_the_owner_and_waits_for_no_slot() {
+async fn warm_of_a_session_of_another_node_waits_for_no_slot_here() {
     let world = World::new();
     let first = Node::new(&world).await;
     asks(&first.fleet, "a", "one").await;
@@ -147,8 +140,7 @@ async fn warm_names_the_owner_and_waits_for_no_slot() {
     asks(&first.fleet, "c", "one").await;
     let begun = Instant::now();
     for name in ["a", "c"] {
-        let warm = in_time("warm", named(&second.fleet, name).warm()).await;
-        assert!(matches!(warm, Err(FleetError::Elsewhere { .. })), "{name}: {warm:?}");
+        in_time("warm", named(&second.fleet, name).warm()).await.unwrap();
     }
     assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
     assert!(named(&second.fleet, "b").interrupt().await.unwrap());

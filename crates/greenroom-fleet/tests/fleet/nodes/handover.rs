@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use greenroom_fleet::admin::Admin;
-use greenroom_fleet::{FleetPrompt, Placement, Refusal};
+use greenroom_fleet::{FleetPrompt, Placement, Refused};
 
 use super::*;
 use crate::scenes::{asks, named, outcome, refused, secs, send};
@@ -73,7 +73,7 @@ async fn a_draining_node_accepts_prompts_that_another_node_runs() {
     let fleet = first.fleet.clone();
     let draining = tokio::spawn(async move { fleet.drain(secs(60)).await });
     first.log.wait("the drain", |event| matches!(event, FleetEvent::Draining)).await;
-    assert_eq!(refused(&named(&first.fleet, "a"), "one").await.0, Refusal::Draining, "it is alone");
+    assert_eq!(refused(&named(&first.fleet, "a"), "one").await.0, Refused::Draining, "it is alone");
 
     let second = Node::new(&world).await;
     assert_eq!(asks(&first.fleet, "a", "one").await, "re: one");
@@ -89,7 +89,7 @@ async fn a_draining_node_accepts_prompts_that_another_node_runs() {
     sleep(secs(6)).await;
     assert_eq!(
         refused(&named(&first.fleet, "b"), "one").await.0,
-        Refusal::Draining,
+        Refused::Draining,
         "the other one drains too"
     );
     assert!(outcome(holds).await.is_completed());
@@ -112,7 +112,7 @@ async fn a_draining_node_refuses_prompts_for_which_its_host_has_no_other_node() 
     let draining = tokio::spawn(async move { fleet.drain(secs(60)).await });
     first.log.wait("the drain", |event| matches!(event, FleetEvent::Draining)).await;
     for name in ["new", "runs"] {
-        assert_eq!(refused(&named(&first.fleet, name), "one").await.0, Refusal::Draining, "{name}");
+        assert_eq!(refused(&named(&first.fleet, name), "one").await.0, Refused::Draining, "{name}");
     }
     assert_eq!(asks(&first.fleet, "theirs", "two").await, "re: two");
     assert!(outcome(runs).await.is_completed());

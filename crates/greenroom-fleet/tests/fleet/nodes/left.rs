@@ -42,7 +42,8 @@ async fn earlier_owner(
         Accept { name: "default/a".parse().unwrap(), profile: "default".into(), content, ..accept("a") };
     let Accepted::New(prompt) = backend.accept(accept).await.unwrap() else { panic!("refused") };
     let name = "default/a".parse::<Name>().unwrap();
-    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+    let claim =
+        Claim { name: name.clone(), node, attempt, losses: 3, quota: greenroom_fleet::Quota::default() };
     let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name, node, term: record.term };
     assert!(backend.record_process(owner.clone(), Some(process(attempt))).await.unwrap().done().is_some());

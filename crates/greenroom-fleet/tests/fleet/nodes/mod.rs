@@ -6,6 +6,9 @@ mod feed;
 mod handover;
 mod left;
 mod lost;
+mod quotas;
+mod steer;
+mod updates;
 
 use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};

@@ -73,7 +73,7 @@ async fn a_drain_refuses_prompts_and_tells_its_readers() {
     let draining = tokio::spawn(async move { other.drain(secs(28)).await });
     log.wait("the drain", |event| matches!(event, FleetEvent::Draining)).await;
     let (why, retry_after) = refused(&named(&fleet, "b"), "one").await;
-    assert_eq!((why, retry_after.is_some()), (Refusal::Draining, true));
+    assert_eq!((why, retry_after.is_some()), (Refused::Draining, true));
     assert!(in_time("warm", named(&fleet, "a").warm()).await.is_ok(), "it is up");
     assert!(in_time("warm", named(&fleet, "b").warm()).await.is_err());
     in_time("the drain", draining).await.unwrap();

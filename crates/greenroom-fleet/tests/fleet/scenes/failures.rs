@@ -250,7 +250,7 @@ async fn a_fault_of_the_supervisor_ends_the_fleet_and_loses_nothing() {
     let mut waits = waits;
     assert!(matches!(in_time("the reader", waits.outcome()).await, Err(greenroom_fleet::FleetError::Ended)));
     let (why, _) = refused(&named(&fleet, "a"), "three").await;
-    assert_eq!(why, Refusal::Draining);
+    assert_eq!(why, Refused::Draining);
 
     let world = world.killed().await;
     let fleet = world.fleet(|_| {}).await;

@@ -1,5 +1,7 @@
 //! Scenes of a fleet's life: sleep and wake, prompts, quotas, failures, drain.
 
+mod bounds;
+mod causes;
 mod drain;
 mod events;
 mod failures;
@@ -21,7 +23,7 @@ use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::{
     Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetLimits, FleetPrompt, FleetSession, FleetTurn,
-    NameQuery, PromptError, PromptOutcome, Query, Refusal, Tenant,
+    NameQuery, PromptError, PromptOutcome, Query, Refused, Tenant,
 };
 use tokio::time::Instant;
 
@@ -92,9 +94,12 @@ pub(crate) async fn send(fleet: &Fleet, name: &str, prompt: impl Into<FleetPromp
 pub(crate) async fn refused(
     session: &FleetSession,
     prompt: impl Into<FleetPrompt>,
-) -> (Refusal, Option<Duration>) {
+) -> (Refused, Option<Duration>) {
     match in_time("the refusal", session.prompt(prompt)).await {
-        Err(PromptError::Refused { why, retry_after }) => (why, retry_after),
+        Err(PromptError::Refused(why)) => {
+            let retry_after = why.retry_after();
+            (why, retry_after)
+        }
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -32,7 +32,7 @@ async fn a_conversation_is_shown_again_by_its_list_of_prompts_alone() {
     drop(runs);
     let many = (0..99).fold(FleetPrompt::new("no"), |prompt, at| prompt.label(at.to_string(), ""));
     let (why, _) = refused(&named(&fleet, "a"), many).await;
-    assert!(matches!(&why, Refusal::Invalid(why) if why.contains("99 labels")), "{why:?}");
+    assert!(matches!(&why, Refused::Invalid(why) if why.contains("99 labels")), "{why:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,18 +4,11 @@ use std::time::SystemTime;
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
-use greenroom_fleet::{FleetPrompt, InterruptedBy, PromptState, QueueBounds, Quota, Refused, Unsent};
+use greenroom_fleet::{FleetPrompt, InterruptedBy, PromptState, QueueBounds, Quota, Unsent};
 use greenroom_testkit::ScriptedCli;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-
-fn rule(why: Refusal) -> Refused {
-    match why {
-        Refusal::Rule(rule) => rule,
-        other => panic!("{other:?}"),
-    }
-}
 
 fn unsent(why: Unsent) -> PromptOutcome {
     PromptOutcome::Unsent { why }
@@ -60,7 +53,7 @@ async fn a_key_with_another_content_is_refused_and_another_name_may_use_it() {
     let fleet = world.fleet(|_| {}).await;
     let first = send(&fleet, "a", keyed("one")).await.prompt_id();
     let (why, retry_after) = refused(&named(&fleet, "a"), keyed("two")).await;
-    assert_eq!((rule(why), retry_after), (Refused::KeyReused { prompt: first }, None));
+    assert_eq!((why, retry_after), (Refused::KeyReused { prompt: first }, None));
     assert!(!send(&fleet, "b", keyed("two")).await.is_duplicate());
 }
 
@@ -71,21 +64,21 @@ async fn a_known_name_keeps_its_profile() {
     let fleet = start(world.builder().profile("other", move |cx| session(&other, cx.name.session()))).await;
     asks(&fleet, "a", "one").await;
     let (why, _) = refused(&named(&fleet, "a").profile("other"), "two").await;
-    assert_eq!(rule(why), Refused::ProfileMismatch { known: "default".into() });
+    assert_eq!(why, Refused::ProfileMismatch { known: "default".into() });
     let (why, retry_after) = refused(&named(&fleet, "b").profile("none"), "one").await;
-    assert_eq!((why, retry_after), (Refusal::UnknownProfile("none".into()), None));
+    assert_eq!((why, retry_after), (Refused::UnknownProfile("none".into()), None));
     assert_eq!(stage(&fleet, "b").await, "unknown", "nothing of it is kept");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_queues_of_a_name_a_tenant_and_the_fleet_are_bounded() {
     let world = World::new();
-    let bounds = QueueBounds { name: 2, tenant: 3, fleet: 4 };
+    let bounds = QueueBounds { name: 2, tenant: 3, fleet: 4, ..Default::default() };
     let fleet = world.fleet(|limits| (limits.live, limits.queue) = (1, bounds)).await;
     let running = send(&fleet, "a", "hold").await;
     world.clis.read(1).await;
-    let full = |why: Refusal| match rule(why) {
-        Refused::QueueFull { of, bound } => (of, bound),
+    let full = |why: Refused| match why {
+        Refused::QueueFull { of, bound, .. } => (of, bound),
         other => panic!("{other:?}"),
     };
     let mut waiting = vec![send(&fleet, "a", "1").await, send(&fleet, "a", "2").await];
@@ -116,7 +109,7 @@ async fn a_tenant_may_have_a_queue_of_its_own_size() {
     let small = named_of(&fleet, "small", "b");
     let waits = in_time("the accept", small.prompt("1")).await.unwrap();
     let (why, _) = refused(&small, "2").await;
-    assert_eq!(rule(why), Refused::QueueFull { of: "for the tenant", bound: 1 });
+    assert_eq!(why, Refused::QueueFull { what: "prompts", of: "for the tenant", bound: 1 });
     outcome(running).await;
     assert!(outcome(waits).await.is_completed());
 }
@@ -130,9 +123,9 @@ async fn a_prompt_that_waits_for_too_long_ends_as_unsent() {
     let begun = Instant::now();
     let waits = send(&fleet, "b", FleetPrompt::new("one").wait(secs(30))).await;
     let behind = send(&fleet, "a", FleetPrompt::new("two").wait(secs(30))).await;
-    assert_eq!(outcome(waits).await, unsent(Unsent::Expired));
+    assert_eq!(outcome(waits).await, unsent(Unsent::Expired { cause: None }));
     assert!((secs(30)..secs(32)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    assert_eq!(outcome(behind).await, unsent(Unsent::Expired));
+    assert_eq!(outcome(behind).await, unsent(Unsent::Expired { cause: None }));
     assert!(outcome(running).await.is_completed());
     sleep(secs(60)).await;
     assert_eq!(world.clis.prompts(), [("a".into(), "wait 100".into())]);
@@ -305,7 +298,7 @@ async fn a_prompt_behind_a_turn_that_kills_its_session_runs_in_the_next_one() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_prompts_of_a_tenant_delay_another_tenant_by_one_grant() {
     let world = World::new();
-    let queue = QueueBounds { name: 100, tenant: 2000, fleet: 4000 };
+    let queue = QueueBounds { name: 100, tenant: 2000, fleet: 4000, ..Default::default() };
     let fleet = world
         .fleet(|limits| {
             (limits.live, limits.queue, limits.wait) = (2, queue, secs(10_000));

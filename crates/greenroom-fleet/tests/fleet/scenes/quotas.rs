@@ -1,7 +1,7 @@
 //! Quotas of tenants: weights, live sessions, and money.
 
 use greenroom_fleet::backend::{MemoryBackend, Requests};
-use greenroom_fleet::{Budget, Clock, Quota, Refused, Timestamp};
+use greenroom_fleet::{Budget, Clock, Quota, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -92,7 +92,7 @@ async fn a_spent_budget_refuses_with_the_start_of_the_next_period() {
     let (why, retry_after) = refused(&a, "two").await;
     let retry_after = retry_after.unwrap();
     assert!(
-        why == Refusal::Rule(Refused::OverBudget) && retry_after <= secs(3600),
+        matches!(why, Refused::OverBudget { .. }) && retry_after <= secs(3600),
         "{why:?} {retry_after:?}"
     );
     assert_eq!(outcome(sends(&of(&fleet, "other", "b"), "one").await).await.text(), Some("re: one"));

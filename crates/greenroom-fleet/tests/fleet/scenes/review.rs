@@ -2,7 +2,7 @@
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
-use greenroom_fleet::{FleetEvent, InterruptedBy, Name, NameState, PassivatedBy, Quota, Refused};
+use greenroom_fleet::{FleetEvent, InterruptedBy, Name, NameState, PassivatedBy, Quota};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -104,7 +104,7 @@ async fn a_budget_with_less_left_than_a_turn_reserves_refuses_and_finds_keys_all
 
     let (why, retry_after) = refused(&a, "two").await;
     assert!(
-        why == Refusal::Rule(Refused::OverBudget) && retry_after.is_some_and(|time| time <= secs(24 * 3600)),
+        matches!(why, Refused::OverBudget { .. }) && retry_after.is_some_and(|time| time <= secs(24 * 3600)),
         "{why:?} {retry_after:?}"
     );
     let again = in_time("the accept", a.prompt(keyed())).await.unwrap();

@@ -52,7 +52,7 @@ async fn the_answer_of_another_fleets_session_is_read_here() {
     assert_eq!(asks(&second, "a", "two").await, "re: two");
     assert_eq!(world.clis.starts_of("a"), 1, "its owner ran it");
     let error = in_time("steering", named(&second, "a").steer("no")).await.unwrap_err();
-    assert!(error.to_string().contains("owns the session"), "{error}");
+    assert!(error.to_string().contains("no turn of the session runs"), "{error}");
 }
 
 /// An application's actor, which tells what it hears of its children.

@@ -92,9 +92,7 @@ impl Life<'_> {
             let answer = match &answered {
                 Ok(turn) => Answer::Accepted { id: turn.prompt_id(), duplicate: turn.is_duplicate() },
                 Err(PromptError::Unknown { prompt, .. }) => Answer::Unknown(*prompt),
-                Err(PromptError::Refused { why: Refusal::Rule(Refused::KeyReused { .. }), .. }) => {
-                    Answer::KeyReused
-                }
+                Err(PromptError::Refused(Refused::KeyReused { .. })) => Answer::KeyReused,
                 Err(_) => Answer::Refused,
             };
             if let Err(what) = model.state().answered(content, deletions, &answer) {

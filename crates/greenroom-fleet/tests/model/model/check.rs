@@ -157,7 +157,7 @@ fn of_prompt(
                 || content.continuation.as_ref().is_some_and(|continuation| text == continuation.id);
             ensure(own, "the outcome is that of another prompt")
         }
-        PromptOutcome::Unsent { why: Unsent::Expired } => {
+        PromptOutcome::Unsent { why: Unsent::Expired { .. } } => {
             ensure(at >= record.expires_at, "a prompt has expired before its time")
         }
         PromptOutcome::Interrupted { by: InterruptedBy::OwnerLost { .. }, .. } => {

@@ -141,7 +141,7 @@ async fn carry_out(fleet: &Fleet, wish: Wish) -> Result<Reply, String> {
             }
             match fleet.operator().session(name).prompt(prompt).await {
                 Ok(turn) => Reply::Accepted { prompt: turn.prompt_id(), is_duplicate: turn.is_duplicate() },
-                Err(PromptError::Refused { why, .. }) => Reply::Refused(why.to_string()),
+                Err(PromptError::Refused(why)) => Reply::Refused(why.to_string()),
                 Err(error) => return Err(error.to_string()),
             }
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::Clock;
 use crate::id::Timestamp;
-use crate::limits::{Budget, Quota};
+use crate::limits::{Budget, Quota, Quotas};
 use crate::request::{Accept, Finish, Marked, QueueBounds};
 use crate::stage::{join, name, shared, tenant};
 
@@ -46,19 +46,14 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let mut fleet = shared(Arc::new(backend.clone()), FleetLimits::default());
     let budget = Some(Budget { amount: 10, period: HOUR, reserve: 5 });
     let poor = Quota { budget, ..Quota::default() };
-    fleet.quotas.insert(tenant("poor"), poor);
+    fleet.quotas = Arc::new(Quotas::new([(tenant("poor"), poor.clone())].into(), Quota::default()));
     let mut stage = Stage::of(join(fleet).await, backend.clone());
     let prompt = |name: &str| accept(name, HOUR * 10);
 
     // The tenant spends its money.
     let spent = stage.accept(prompt("poor/spends")).await;
     let (owner, attempt) = (stage.claim(&name("poor/spends")).await, AttemptId::new());
-    let begin = Begin {
-        owner: owner.clone(),
-        prompt: spent,
-        attempt,
-        reserve: stage.shared.reserve(&tenant("poor"), backend.now()),
-    };
+    let begin = Begin { owner: owner.clone(), prompt: spent, attempt, quota: poor.clone() };
     assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let outcome = crate::record::PromptOutcome::Completed { result: ().into(), transcript_lost: false };
     let finish = Finish {
@@ -66,7 +61,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
         prompt: spent,
         attempt,
         outcome,
-        cost: 10,
+        cost: Some(10),
         usage: None,
         quarantine: None,
     };
@@ -80,7 +75,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
         assert_eq!(backend.quarantine(quarantined, "why".into()).await.unwrap(), Marked::Done);
     }
     stage.accept(prompt("runs")).await;
-    let period = stage.shared.quota(&tenant("poor")).budget.unwrap().period_at(backend.now());
+    let period = poor.budget.unwrap().period_at(backend.now());
     let next_period = Instant::now() + period.after(HOUR).since(backend.now());
 
     let _keeper = stage.keeper();
@@ -111,12 +106,12 @@ async fn tenants_that_have_spent_their_money_are_not_asked_about_again() {
     let clock = Clock::new(move || noon.after(start.elapsed()));
     let backend = FaultedBackend::new(MemoryBackend::with_clock(clock));
     let mut fleet = shared(Arc::new(backend.clone()), FleetLimits::default());
-    fleet.default_quota =
-        Quota { budget: Some(Budget { amount: 10, period: HOUR, reserve: 5 }), ..Quota::default() };
-    fleet.quotas.insert(tenant("rich"), Quota::default());
-    let period = fleet.default_quota.budget.unwrap().period_at(backend.now());
+    let budget = Budget { amount: 10, period: HOUR, reserve: 5 };
+    let poor = Quota { budget: Some(budget), ..Quota::default() };
+    fleet.quotas = Arc::new(Quotas::new([(tenant("rich"), Quota::default())].into(), poor.clone()));
+    let period = budget.period_at(backend.now());
     let mut stage = Stage::of(join(fleet).await, backend.clone());
-    let bounds = QueueBounds { name: 1, tenant: 1, fleet: u32::MAX };
+    let bounds = QueueBounds { name: 1, tenant: 1, fleet: u32::MAX, ..Default::default() };
     for number in 0..TENANTS {
         let poor = tenant(&format!("poor {number}"));
         assert!(backend.open_account(poor.clone(), period, 10).await.unwrap());

@@ -64,7 +64,7 @@ impl SimulatedNode {
         let (owner, claim) = claimed(&self.shared, &name).await.unwrap();
         awake(&self.shared, &name).holdings().claim = Some(claim);
         let Some(prompt) = prompt else { return };
-        let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+        let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: crate::Quota::default() };
         assert!(matches!(self.shared.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     }
 
@@ -87,7 +87,7 @@ impl SimulatedNode {
 
 async fn claimed(shared: &FleetShared, name: &Name) -> Option<(Ownership, AttemptId)> {
     let (node, attempt) = (shared.node, AttemptId::new());
-    let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+    let claim = Claim { name: name.clone(), node, attempt, losses: 3, quota: crate::Quota::default() };
     match shared.backend.claim(claim).await.unwrap() {
         Claimed::Won(record) => Some((Ownership { name: name.clone(), node, term: record.term }, attempt)),
         _ => None,
@@ -103,7 +103,7 @@ async fn turn(shared: Arc<FleetShared>, tally: Arc<Tally>, prompt: PromptRecord)
     *tally.won.lock().unwrap() += 1;
     awake(&shared, &owner.name).holdings().claim = Some(claim);
     let attempt = AttemptId::new();
-    let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, reserve: None };
+    let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, quota: crate::Quota::default() };
     if let Some(Some(_)) = shared.backend.begin(begin).await.unwrap().done() {
         tokio::time::sleep(TURN).await;
         let outcome = crate::record::PromptOutcome::Completed {
@@ -115,7 +115,7 @@ async fn turn(shared: Arc<FleetShared>, tally: Arc<Tally>, prompt: PromptRecord)
             prompt: prompt.id,
             attempt,
             outcome,
-            cost: 0,
+            cost: Some(0),
             usage: None,
             quarantine: None,
         };
@@ -146,7 +146,12 @@ async fn a_tenth_of_many_nodes_is_lost_at_once_without_a_herd() {
     let (memory, tally) = (MemoryBackend::new(), Arc::<Tally>::default());
     let real = std::time::Instant::now();
     let request = |name: &str| {
-        let bounds = crate::request::QueueBounds { name: 100, tenant: u32::MAX, fleet: u32::MAX };
+        let bounds = crate::request::QueueBounds {
+            name: 100,
+            tenant: u32::MAX,
+            fleet: u32::MAX,
+            ..Default::default()
+        };
         crate::request::Accept { bounds, ..accept(name, HOUR) }
     };
     let mut nodes = Vec::new();

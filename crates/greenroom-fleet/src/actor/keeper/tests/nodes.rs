@@ -25,10 +25,10 @@ impl Stage {
     async fn runs(&self, node: NodeId, name: &str) -> crate::id::PromptId {
         let prompt = self.accept(accept(name, HOUR)).await;
         let (name, attempt) = (crate::stage::name(name), AttemptId::new());
-        let claim = Claim { name: name.clone(), node, attempt, losses: 3 };
+        let claim = Claim { name: name.clone(), node, attempt, losses: 3, quota: crate::Quota::default() };
         let Claimed::Won(record) = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name, node, term: record.term };
-        let begin = Begin { owner, prompt, attempt: AttemptId::new(), reserve: None };
+        let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: crate::Quota::default() };
         assert!(matches!(self.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
         prompt
     }

@@ -24,7 +24,7 @@ async fn a_turn_of_many_messages_holds_up_no_other_outcome_for_long() {
     let stage = Stage::on(FaultedBackend::new(MemoryBackend::new()), limits).await;
     let long = stage.accept(accept("a", HOUR)).await;
     let (owner, attempt) = (stage.claim(&"acme/a".parse::<Name>().unwrap()).await, AttemptId::new());
-    let begin = Begin { owner: owner.clone(), prompt: long, attempt, reserve: None };
+    let begin = Begin { owner: owner.clone(), prompt: long, attempt, quota: crate::Quota::default() };
     assert!(matches!(stage.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let message = format!("\"{}\"", "x".repeat(20_000));
     for first_seq in 1..=1500 {
@@ -33,7 +33,8 @@ async fn a_turn_of_many_messages_holds_up_no_other_outcome_for_long() {
         assert!(stage.backend.append(append).await.unwrap().done().is_some());
     }
     let outcome = PromptOutcome::Completed { result: ().into(), transcript_lost: false };
-    let finish = Finish { owner, prompt: long, attempt, outcome, cost: 0, usage: None, quarantine: None };
+    let finish =
+        Finish { owner, prompt: long, attempt, outcome, cost: Some(0), usage: None, quarantine: None };
     assert!(stage.backend.finish(finish).await.unwrap().done().is_some());
     tokio::time::sleep(SECOND / 10).await;
     let next = stage.accept(accept("b", HOUR)).await;

@@ -1,7 +1,7 @@
 //! The step of a look: reads what waits for a name.
 
 use crate::actor::cell::NameCell;
-use crate::actor::context::{FleetShared, has_room, shown};
+use crate::actor::context::{FleetShared, shown};
 use crate::actor::retry::{NotDone, repeat};
 use crate::backend::Requests;
 use crate::error::FleetError;
@@ -41,16 +41,18 @@ pub(super) async fn read_queue(
     cell: &NameCell,
 ) -> Result<(Option<NameRecord>, Option<PromptRecord>), NotDone> {
     let record = repeat(shared, || shared.backend.name_record(cell.name.clone())).await?;
+    if let Some(found) = &record {
+        cell.holdings().profile = Some(found.profile.clone());
+    }
     let Some(found) = record.as_ref().filter(|found| found.queued > 0) else { return Ok((record, None)) };
     let elsewhere = shared.lost.run_until_cancelled(shared.owner_elsewhere(&found.state)).await;
     if matches!(elsewhere.ok_or(NotDone::Fenced)?, Ok(Some(_))) || shared.leaves_to_others(&found.profile) {
         return Ok((record, None));
     }
     let mut next = repeat(shared, || shared.backend.next_prompt(cell.name.clone())).await?;
-    let now = shared.backend.now();
-    if let (Some(_), Some(reserve)) = (&next, shared.reserve(cell.name.tenant(), now)) {
+    if let (Some(_), Some(budget)) = (&next, shared.quotas.of(cell.name.tenant()).budget) {
         let account = repeat(shared, || shared.backend.tenant(cell.name.tenant().clone())).await?;
-        next = next.filter(|_| has_room(&account, &reserve, now));
+        next = next.filter(|_| budget.has_room(&account, shared.backend.now()));
     }
     Ok((record, next))
 }

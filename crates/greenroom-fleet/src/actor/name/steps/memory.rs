@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use greenroom::SessionBuilder;
 use greenroom::sessions::TranscriptEntry;
 use greenroom::store::{SessionKey, SessionStore, StoreResult};
+use greenroom::{Options, SessionBuilder};
 
 use super::losses::Losses;
 use crate::actor::cell::NameCell;
-use crate::actor::context::{FleetShared, shown};
+use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::backend::Requests;
 use crate::error::FleetError;
@@ -43,9 +43,9 @@ pub(super) fn attach(
     if !shared.transcripts {
         return Ok(builder);
     }
-    let (mut is_chosen, mut line_bytes) = (false, 0);
+    let (mut fits, mut line_bytes) = (Ok(()), 0);
     let mut builder = builder.configure(|options| {
-        is_chosen = options.env.contains_key(CONFIG);
+        fits = check_folder(options);
         line_bytes = options.limits.line_bytes;
         // Missed events count as a loss.
         options.limits.events_kept = EVENTS.max(options.limits.events_kept);
@@ -60,16 +60,24 @@ pub(super) fn attach(
             *limit = PATIENCE.max(*limit);
         }
     });
-    if is_chosen {
-        return Err(FleetError::Invalid(format!(
-            "the profile of the session '{}' sets `{CONFIG}`, and a fleet with transcripts in its backend chooses the folder: leave it out, and \
-             give the CLI its login and settings by other variables and options",
-            shown(&cx.name),
-        )));
-    }
+    fits?;
     cell.holdings().losses = Some(Losses::watch(builder.events(), cell.kill(), line_bytes));
     let store = OwnedTranscript { shared: shared.clone(), cell: cell.clone(), owner: owner.clone() };
     Ok(builder.session_store(Arc::new(store)))
+}
+
+/// Finds out if the options of a profile leave the configuration folder to a fleet with transcripts in its backend.
+///
+/// # Errors
+/// [`FleetError::Invalid`] if they do not.
+pub(crate) fn check_folder(options: &Options) -> Result<(), FleetError> {
+    if !options.env.contains_key(CONFIG) {
+        return Ok(());
+    }
+    Err(FleetError::Invalid(format!(
+        "the profile sets `{CONFIG}`, and a fleet with transcripts in its backend chooses the folder: leave it out, for instance by \
+         `ActivationContext::isolated_options`, and give the CLI its login and settings by other variables and options",
+    )))
 }
 
 /// The transcript of one ownership of a name.

@@ -6,8 +6,9 @@
 pub(crate) mod left;
 pub(super) mod look;
 pub(crate) mod losses;
-mod memory;
+pub(crate) mod memory;
 pub(super) mod turn;
+mod user;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -25,11 +26,12 @@ use crate::backend::Requests;
 use crate::error::{FilesErrorKind, FleetError};
 use crate::event::FleetEvent;
 use crate::files::Folders;
+use crate::health::{Held, Try};
 use crate::id::AttemptId;
 use crate::process;
 use crate::profile::ActivationContext;
-use crate::record::NameRecord;
-use crate::request::{ActivationFailed, Claim, Claimed, Ownership};
+use crate::record::{Cause, NameRecord, QuarantineKind};
+use crate::request::{ActivationFailed, Claim, Claimed, Counted, Ownership};
 use look::{no_profile, other_host, quarantined, read_queue};
 
 /// The reason why a name was not activated.
@@ -39,21 +41,27 @@ pub(crate) enum NotUp {
     Failed { why: String, failures: Option<u32> },
     /// The name is quarantined or not known, or another node or host has it.
     Refused(FleetError),
+    /// The tenant has as many live sessions in the fleet as its quota allows.
+    AtCap,
     /// The session was to end at once, before it had started.
     Stopped,
+    /// A cause that is not the session's own holds it back on this node. The name was given back.
+    Held(Held),
     /// The prompts that waited for the slot have ended meanwhile.
     Needless,
     /// The node has lost its lease, or another owner has the name.
     Fenced,
 }
 
-/// Claims the name and starts its session. `for_prompt`: only if a prompt still waits.
+/// Claims the name and starts its session. `for_prompt`: only if a prompt still waits. `tries` has the permits to start in spite of causes, and
+/// then those that its first turn needs.
 pub(super) async fn activate(
     shared: &Arc<FleetShared>,
     cell: &Arc<NameCell>,
     for_prompt: bool,
+    tries: &mut Vec<Try>,
 ) -> Result<Session, NotUp> {
-    let (record, claim) = claim(shared, cell, for_prompt).await?;
+    let (record, claim) = claim(shared, cell, for_prompt, tries).await?;
     let owner = Ownership { name: record.name.clone(), node: shared.node, term: record.term };
     cell.holdings().owner = Some(owner.clone());
     tracing::Span::current().record("term", owner.term.0);
@@ -63,12 +71,14 @@ pub(super) async fn activate(
             let resumed = session.snapshot().await.is_ok_and(|snapshot| snapshot.resumed);
             let term = owner.term;
             shared.tell_of(cell, |name| FleetEvent::Activated { name, term, resumed });
+            shared.passed(tries, false);
             return Ok(session);
         }
         Err(NotStarted::Fenced) => NotUp::Fenced,
         Err(_) if shared.is_fenced(cell) => NotUp::Fenced,
         Err(_) if cell.kill().is_cancelled() => NotUp::Stopped,
         Err(NotStarted::ByHost(why)) => failed_by_host(shared, cell, why),
+        Err(NotStarted::ByCause(cause, why)) => failed_by_cause(shared, cell, owner, cause, why, tries).await,
         Err(NotStarted::BySession(why)) => failed_by_session(shared, cell, owner, why).await,
     })
 }
@@ -78,6 +88,7 @@ async fn claim(
     shared: &FleetShared,
     cell: &NameCell,
     for_prompt: bool,
+    tries: &mut Vec<Try>,
 ) -> Result<(NameRecord, AttemptId), NotUp> {
     let refused = |not_done| match not_done {
         NotDone::Fenced => NotUp::Fenced,
@@ -87,11 +98,17 @@ async fn claim(
             failed_by_host(shared, cell, why)
         }
     };
-    if for_prompt && read_queue(shared, cell).await.map_err(refused)?.1.is_none() {
+    let (record, next) = read_queue(shared, cell).await.map_err(refused)?;
+    if for_prompt && next.is_none() {
         return Err(NotUp::Needless);
     }
+    if let Some(record) = record {
+        // Not the owner yet: another node may run the session.
+        shared.health.admit(tries, &record.profile, record.name.tenant()).map_err(NotUp::Held)?;
+    }
     let (name, attempt) = (cell.name.clone(), AttemptId::new());
-    let claim = Claim { name, node: shared.node, attempt, losses: shared.limits.losses };
+    let quota = shared.quotas.given(name.tenant()).clone();
+    let claim = Claim { name, node: shared.node, attempt, losses: shared.limits.losses, quota };
     // Before the claim is sent: its answer may come long after the backend has counted this node as the owner.
     cell.holdings().claim = Some(attempt);
     let end = match repeat(shared, || shared.backend.claim(claim.clone())).await {
@@ -100,6 +117,7 @@ async fn claim(
             shared.tell_of(cell, |name| FleetEvent::Elsewhere { name, node });
             NotUp::Refused(FleetError::Elsewhere { node })
         }
+        Ok(Claimed::AtCap) => NotUp::AtCap,
         Ok(Claimed::Quarantined(why)) => refused_as_quarantined(shared, &why),
         Ok(Claimed::OtherHost(host)) => NotUp::Refused(FleetError::State(other_host(&host))),
         Ok(Claimed::Gone) => {
@@ -128,17 +146,13 @@ pub(super) async fn record_process(shared: &FleetShared, cell: &NameCell) -> Res
 pub(super) enum NotStarted {
     /// The session: the failure counts, and too many quarantine the name.
     BySession(String),
-    /// The host: its disk is full or can only be read, or another session on it has the conversation, for some seconds perhaps.
-    /// Other names fail as well, so none is quarantined for it: each is tried again after a pause.
+    /// A cause that keeps other sessions from starting, too.
+    ByCause(Cause, String),
+    /// The host: another session on it has the conversation, for some seconds perhaps, or its transcript cannot be read. The name is tried
+    /// again after a pause, and is not quarantined for it.
     ByHost(String),
     /// The node has lost its lease, or another owner has the name.
     Fenced,
-}
-
-impl NotStarted {
-    fn by(is_host: bool, why: &impl ToString) -> Self {
-        if is_host { Self::ByHost(why.to_string()) } else { Self::BySession(why.to_string()) }
-    }
 }
 
 impl From<String> for NotStarted {
@@ -156,7 +170,7 @@ impl From<NotDone> for NotStarted {
     }
 }
 
-/// Finds the side at fault for an error of the files. A folder that may not be written to is the session's own fault if the folder of
+/// Finds the side at fault for an error before the start. A folder that may not be written to is the session's own fault if the folder of
 /// all sessions may be: its agent writes there too.
 pub(super) async fn of_files<T>(
     folders: &Folders,
@@ -166,19 +180,31 @@ pub(super) async fn of_files<T>(
         Ok(done) => return Ok(done),
         Err(error) => error.into(),
     };
-    let kind = if let FleetError::Files(error) = &error { error.kind() } else { FilesErrorKind::Other };
-    let is_host = match kind {
-        FilesErrorKind::Full | FilesErrorKind::InUse => true,
-        FilesErrorKind::ReadOnly | FilesErrorKind::NotAllowed => folders.open().await.is_err(),
-        _ => false,
+    let why = error.to_string();
+    let kind = match error {
+        FleetError::Files(error) => error.kind(),
+        FleetError::Invalid(why) => return Err(NotStarted::ByCause(Cause::ProfileUnfit, why)),
+        _ => FilesErrorKind::Other,
     };
-    Err(NotStarted::by(is_host, &error))
+    Err(match kind {
+        FilesErrorKind::InUse => NotStarted::ByHost(why),
+        FilesErrorKind::Full => NotStarted::ByCause(Cause::DiskFull, why),
+        FilesErrorKind::ReadOnly | FilesErrorKind::NotAllowed if folders.open().await.is_err() => {
+            NotStarted::ByCause(Cause::DiskFull, why)
+        }
+        _ => NotStarted::BySession(why),
+    })
 }
 
 impl From<greenroom::Error> for NotStarted {
     fn from(error: greenroom::Error) -> Self {
-        // A transcript that cannot be read is no fault of the session either.
-        Self::by(matches!(error.kind(), ErrorKind::SessionInUse | ErrorKind::Store), &error)
+        let why = error.to_string();
+        match (Cause::of_session(&error), error.kind()) {
+            (Some(cause), _) => Self::ByCause(cause, why),
+            // A transcript that cannot be read is no fault of the session either.
+            (None, ErrorKind::SessionInUse | ErrorKind::Store) => Self::ByHost(why),
+            (None, _) => Self::BySession(why),
+        }
     }
 }
 
@@ -197,22 +223,30 @@ async fn start(
         return Err(why.into());
     }
     let Some(profile) = shared.profiles.get(&record.profile) else {
+        let why = no_profile(&record.profile);
         // Another node may have the profile, for instance while a new version of a service takes over.
-        return Err(NotStarted::by(shared.has_peers(), &no_profile(&record.profile)));
+        return Err(if shared.has_peers() { NotStarted::ByHost(why) } else { why.into() });
     };
+    // Before the folders: what the service creates from now on is given to the user.
+    let new_owner = user::take(shared, cell, record.conversation).await?;
     let folders = of_files(&shared.folders, shared.folders.create(record).await).await?;
     let cx = ActivationContext {
         name: cell.name.clone(),
         conversation: record.conversation,
         term: record.term,
-        working_directory: folders.work,
-        config_directory: folders.config,
+        working_directory: folders.work.clone(),
+        config_directory: folders.config.clone(),
     };
     // The application's code: a panic in it is a failed activation, and no failed actor.
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
         .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;
-    let builder = memory::attach(shared, cell, builder, &cx, owner).map_err(|error| error.to_string())?;
-    let builder = of_files(&shared.folders, shared.folders.apply(builder, &cx).await).await?;
+    let attached = memory::attach(shared, cell, builder, &cx, owner);
+    let builder = of_files(&shared.folders, attached).await?;
+    let user = new_owner.as_ref().map(|owner| owner.user);
+    let builder = of_files(&shared.folders, shared.folders.apply(builder, &cx, user).await).await?;
+    if let Some(new_owner) = new_owner {
+        of_files(&shared.folders, shared.folders.open_to(&folders, new_owner).await).await?;
+    }
     let mut builder = process::mark(asker::attach(shared, cell, builder, owner), claim);
     if let Some(watchdog) = &shared.fence.watchdog {
         builder = builder.watchdog(watchdog);
@@ -234,13 +268,39 @@ async fn start(
     Ok(session)
 }
 
-fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str) {
-    shared.tell_of(cell, |name| FleetEvent::ActivationFailed { name, why: why.to_owned() });
+fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str, cause: Option<Cause>) {
+    let why = why.to_owned();
+    shared.tell_of(cell, |name| FleetEvent::ActivationFailed { name, why, cause });
 }
 
 fn failed_by_host(shared: &FleetShared, cell: &NameCell, why: String) -> NotUp {
-    tell_failed(shared, cell, &why);
+    tell_failed(shared, cell, &why, None);
     NotUp::Failed { why, failures: None }
+}
+
+/// Ends the session of an activation that has failed by a cause, gives the name back, and has it wait until the node tries again.
+async fn failed_by_cause(
+    shared: &FleetShared,
+    cell: &NameCell,
+    owner: Ownership,
+    cause: Cause,
+    why: String,
+    tries: &mut Vec<Try>,
+) -> NotUp {
+    end_session(shared, cell).await;
+    tell_failed(shared, cell, &why, Some(cause));
+    let in_words = format!("{cause}: {why}");
+    // Before the name is free: whoever starts next is held back.
+    let queues = shared.failed_by(cause, why.clone(), cell, tries);
+    match give_back_failed(shared, owner, in_words, None).await {
+        Ok(_) => cell.disown(),
+        Err(NotDone::Fenced) => return NotUp::Fenced,
+        Err(NotDone::Error(error)) => return NotUp::Failed { why: error.to_string(), failures: None },
+    }
+    match shared.health.admit(tries, &cell.profile(), cell.name.tenant()) {
+        Err(held) if queues => NotUp::Held(held),
+        _ => NotUp::Failed { why, failures: None },
+    }
 }
 
 fn refused_as_quarantined(shared: &FleetShared, why: &str) -> NotUp {
@@ -250,9 +310,10 @@ fn refused_as_quarantined(shared: &FleetShared, why: &str) -> NotUp {
 
 /// Ends the session of a failed activation, counts the failure, and gives the name back.
 async fn failed_by_session(shared: &FleetShared, cell: &NameCell, owner: Ownership, why: String) -> NotUp {
-    end_session(cell).await;
-    tell_failed(shared, cell, &why);
-    let given_back = give_back_failed(shared, owner, why.clone(), shared.limits.failures).await;
+    end_session(shared, cell).await;
+    tell_failed(shared, cell, &why, None);
+    let counted = counted(shared, QuarantineKind::Activations, shared.limits.failures);
+    let given_back = give_back_failed(shared, owner, why.clone(), counted).await;
     if given_back.is_ok() {
         cell.disown();
     }
@@ -266,7 +327,7 @@ async fn failed_by_session(shared: &FleetShared, cell: &NameCell, owner: Ownersh
 
 /// Gives back what a name holds, but its slot: ends the session, then releases the name, or writes nothing if the name is fenced.
 pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
-    end_session(cell).await;
+    end_session(shared, cell).await;
     let loss = cell.loss().await.filter(|loss| !loss.is_after_kill);
     let Some(owner) = cell.holdings().owner.clone() else { return };
     if shared.is_fenced(cell) {
@@ -275,7 +336,10 @@ pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
     }
     let given_back = match loss {
         // The transcript has a gap: no owner goes on with it before a person has looked.
-        Some(loss) => give_back_failed(shared, owner, loss.why, 1).await.map(drop),
+        Some(loss) => {
+            let counted = counted(shared, QuarantineKind::Transcript, 1);
+            give_back_failed(shared, owner, loss.why, counted).await.map(drop)
+        }
         None => repeat_owned(shared, || shared.backend.release(owner.clone())).await.map(drop),
     };
     // Not before: the keeper releases a name that nobody holds, and a quarantine would find no owner then.
@@ -286,20 +350,33 @@ pub(crate) async fn give_back(shared: &FleetShared, cell: &NameCell) {
     }
 }
 
-/// Gives a name back with a failure, of which `intensity` in a period quarantine it.
+/// The rule by which `intensity` failures in a period quarantine a name.
+fn counted(shared: &FleetShared, kind: QuarantineKind, intensity: u32) -> Option<Counted> {
+    Some(Counted { kind, period: shared.limits.failure_period, intensity })
+}
+
+/// Gives a name back with a failure.
 async fn give_back_failed(
     shared: &FleetShared,
     owner: Ownership,
     why: String,
-    intensity: u32,
+    counted: Option<Counted>,
 ) -> Result<Option<u32>, NotDone> {
-    let failed = ActivationFailed { owner, why, period: shared.limits.failure_period, intensity };
+    let failed = ActivationFailed { owner, why, counted };
     repeat_owned(shared, || shared.backend.activation_failed(failed.clone())).await
 }
 
-/// Ends the session, and returns when its process group is gone.
-async fn end_session(cell: &NameCell) {
-    let Some(session) = cell.holdings().session.clone() else { return };
+/// Ends the session, and returns when its process group is gone and its user of the system is clean.
+async fn end_session(shared: &FleetShared, cell: &NameCell) {
+    let session = cell.holdings().session.clone();
+    if let Some(session) = session {
+        end(cell, &session).await;
+        cell.holdings().session = None;
+    }
+    user::release(shared, cell).await;
+}
+
+async fn end(cell: &NameCell, session: &Session) {
     let kill = cell.kill();
     tokio::select! {
         biased;
@@ -312,5 +389,4 @@ async fn end_session(cell: &NameCell) {
     }
     // Also after a stop that the kill has cut short.
     session.wait().await;
-    cell.holdings().session = None;
 }

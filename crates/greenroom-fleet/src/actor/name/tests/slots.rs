@@ -1,6 +1,5 @@
 //! The requests of a name's actor to admission, while admission is restarted and while messages cross.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::admission::{Admission, AdmissionMessage, Grant, Tally, Want};
 use crate::backend::{MemoryBackend, Requests};
 use crate::event::FleetEvent;
 use crate::id::Name;
-use crate::limits::{FleetLimits, Quota};
+use crate::limits::FleetLimits;
 use crate::profile::Profile;
 use crate::record::{PromptContent, PromptRecord};
 use crate::request::{Accept, Accepted};
@@ -32,7 +31,7 @@ async fn admit(
     link: &AdmissionLink,
     holders: &[(&str, bool)],
 ) -> ActorRef<AdmitterMessage> {
-    let mut admission = Admission::new(shared.limits.clone(), HashMap::new(), Quota::default());
+    let mut admission = Admission::new(shared.limits.clone(), Arc::default());
     for (name, starting) in holders {
         admission.holds(&format!("acme/{}", *name).parse::<Name>().unwrap(), *starting);
     }

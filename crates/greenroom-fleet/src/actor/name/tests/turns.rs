@@ -45,7 +45,13 @@ impl Waiting {
         let Accepted::New(prompt) = shared.backend.accept(accept).await.unwrap() else { panic!("refused") };
         let name = "acme/a".parse::<Name>().unwrap();
         let attempt = AttemptId::new();
-        let claim = Claim { name: name.clone(), node: shared.node, attempt, losses: 3 };
+        let claim = Claim {
+            name: name.clone(),
+            node: shared.node,
+            attempt,
+            losses: 3,
+            quota: crate::Quota::default(),
+        };
         let Claimed::Won(record) = shared.backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name: name.clone(), node: shared.node, term: record.term };
         let (played, cell) = (Played::start().await, NameCell::new(name));
@@ -58,7 +64,15 @@ impl Waiting {
     }
 
     async fn run(&self, interrupt: &CancellationToken) -> Result<TurnEnd, NotDone> {
-        run_turn(&self.shared, &self.cell, &mut UsageTracker::default(), &self.prompt, interrupt).await
+        run_turn(
+            &self.shared,
+            &self.cell,
+            &mut UsageTracker::default(),
+            &mut Vec::new(),
+            &self.prompt,
+            interrupt,
+        )
+        .await
     }
 }
 
@@ -66,7 +80,7 @@ impl Waiting {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_cut_off_and_killed_at_once_goes_on_with_its_continuation() {
     let waiting = Waiting::with_continuations(1).await;
-    waiting.cell.cut();
+    waiting.cell.cut(Duration::ZERO);
     let end = waiting.run(&CancellationToken::new()).await;
     assert!(matches!(end, Ok(TurnEnd::Cut)), "{end:?}");
     assert_eq!(waiting.shared.backend.outcome(waiting.prompt.id).await.unwrap(), None);
@@ -79,7 +93,8 @@ async fn an_interrupt_while_the_session_takes_the_prompt_interrupts_its_turn() {
     let Waiting { shared, cell, prompt, mut played } = Waiting::with_continuations(0).await;
     let (interrupt, mut meter) = (CancellationToken::new(), UsageTracker::default());
     let mut events = shared.events.subscribe();
-    let mut turn = Box::pin(run_turn(&shared, &cell, &mut meter, &prompt, &interrupt));
+    let mut tries = Vec::new();
+    let mut turn = Box::pin(run_turn(&shared, &cell, &mut meter, &mut tries, &prompt, &interrupt));
     // `Begun` is told right before the turn looks for an interrupt and hands the prompt over, all in one poll.
     let mut begun = || {
         std::iter::from_fn(|| events.try_recv().ok()).any(|event| matches!(event, FleetEvent::Begun { .. }))
@@ -138,7 +153,8 @@ async fn an_outcome_that_the_backend_never_takes_is_replaced_by_a_failure() {
     });
     let Waiting { shared, cell, prompt, played } = &mut waiting;
     let (interrupt, mut meter) = (CancellationToken::new(), UsageTracker::default());
-    let turn = run_turn(shared, cell, &mut meter, prompt, &interrupt);
+    let mut tries = Vec::new();
+    let turn = run_turn(shared, cell, &mut meter, &mut tries, prompt, &interrupt);
     let cli = async {
         let prompt = played.cli.expect("user").await;
         played.cli.finish_turn(&prompt, &"x".repeat(1 << 20));

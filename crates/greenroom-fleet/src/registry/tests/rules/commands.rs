@@ -12,6 +12,7 @@ promises! {
     "a command is taken by one attempt, and a repeated attempt learns that it has taken it" => race,
     "a command that is put twice is one command" => repeated,
     "a command is put only for a living owner of that term, and an interrupt for its running turn" => gone,
+    "a message for a turn is bounded, put for the running turn only, and removed with the end of its command" => message,
     "an owner of another term takes no command" => other_term,
     "a command that is withdrawn or past its deadline is never taken" => withdrawn,
     "the result of a command is given by the attempt that has taken it, once" => finished,
@@ -51,6 +52,28 @@ impl Stage {
     async fn take(&self, take: &Take<'_>) -> Checked<Owned<bool>> {
         Ok(self.backend.take_command(take.command, take.owner.clone(), take.attempt).await?)
     }
+}
+
+async fn message(stage: Stage) -> Checked {
+    let (owner, prompt, _) = stage.running(stage.node, "a").await?;
+    let steer =
+        |prompt, bytes| put(&stage, &owner, CommandKind::Steer { prompt, message: "x".repeat(bytes) });
+    invalid(
+        "a message that is too long",
+        stage.backend.put_command(steer(prompt, CommandKind::STEER + 1)).await,
+    )?;
+    let other = stage.backend.put_command(steer(PromptId::new(), 1)).await?;
+    same("a message for another turn", other, CommandPut::Gone)?;
+    let steer = steer(prompt, CommandKind::STEER);
+    let command = kept(&stage, &steer).await?;
+    same("the message", &command.kind, &steer.kind)?;
+    let take = take(command.id, &owner);
+    same("the take", stage.take(&take).await?, Owned::Done(true))?;
+    stage.backend.finish_command(command.id, take.attempt, CommandResult::Done).await?;
+    let ended = kept(&stage, &steer).await?;
+    same("the kind once it has ended", ended.kind, CommandKind::Steer { prompt, message: String::new() })?;
+    let again = CommandRecord { kind: CommandKind::Warm, ..steer };
+    invalid("another command with its id", stage.backend.put_command(again).await)
 }
 
 async fn race(stage: Stage) -> Checked {

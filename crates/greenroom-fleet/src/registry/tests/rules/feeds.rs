@@ -185,7 +185,7 @@ async fn bounded(stage: Stage) -> Checked {
     let prompt = stage.prompt("a", "hello").await?;
     same("what is removed of the open epoch", stage.backend.forget_feed().await?, 0)?;
     same("the withdrawal", stage.backend.withdraw(prompt).await?, Withdrawn::Unsent)?;
-    let quarantined = stage.backend.quarantine(name("a"), "why".to_owned()).await?;
+    let quarantined = stage.backend.quarantine(name("a"), "why".into()).await?;
     same("the answer", quarantined, Marked::Done)?;
     seal(&stage).await?;
     same("what is removed then", stage.backend.forget_feed().await?, 3)?;

@@ -9,8 +9,9 @@ use super::stage::{
 use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
+use crate::registry::tests::counted;
 use crate::request::{
-    Accept, ActivationFailed, Append, Ask, Claim, Claimed, Marked, Owned, QuestionsOf, Reserve, Withdrawn,
+    Accept, ActivationFailed, Append, Ask, Claim, Claimed, Marked, Owned, QuestionsOf, Withdrawn,
 };
 
 promises! {
@@ -62,7 +63,7 @@ pub(super) async fn all_fenced(
     same("a finish", stage.backend.finish(finish(old, prompt, attempt, completed())).await?, Owned::Fenced)?;
     let ask = Ask { owner: old.clone(), question: QuestionId::new(), prompt, wait: LEASE, body: json!({}) };
     same("a question", stage.backend.ask(ask).await?, Owned::Fenced)?;
-    let failed = ActivationFailed { owner: old.clone(), why: String::new(), period: LEASE, intensity: 1 };
+    let failed = ActivationFailed { owner: old.clone(), why: String::new(), counted: counted(LEASE, 1) };
     same("a failed activation", stage.backend.activation_failed(failed).await?, Owned::Fenced)?;
     same("a release", stage.backend.release(old.clone()).await?, Owned::Fenced)?;
     let process = stage.backend.record_process(old.clone(), Some(json!({ "pid": 1 }))).await?;
@@ -143,7 +144,7 @@ async fn withdrawn(stage: Stage) -> Checked {
     let owner = stage.own_by(node, "a").await?;
     stage.begin(&owner, prompt).await?;
     stage.kill(node).await?;
-    let quarantined = stage.backend.quarantine(name("a"), "it kills its nodes".to_owned()).await?;
+    let quarantined = stage.backend.quarantine(name("a"), "it kills its nodes".into()).await?;
     same("the answer to the quarantine", quarantined, Marked::Done)?;
     for what in ["the answer", "the repeated answer"] {
         same(what, stage.backend.withdraw(prompt).await?, Withdrawn::Interrupted)?;
@@ -238,11 +239,13 @@ async fn reservation_stays(stage: Stage) -> Checked {
     let node = stage.short_lived_node().await?;
     let prompt = stage.prompt("a", "hello").await?;
     let owner = stage.own_by(node, "a").await?;
-    let reserve = Some(Reserve { period: crate::Timestamp(1), budget: 100, amount: 60 });
-    let begin = crate::Begin { reserve, ..begin(&owner, prompt, AttemptId::new()) };
+    let period = std::time::Duration::from_secs(40 * 365 * 24 * 3600);
+    let budget = Some(crate::Budget { amount: 100, period, reserve: 60 });
+    let quota = crate::Quota { budget, ..crate::Quota::default() };
+    let begin = crate::Begin { quota, ..begin(&owner, prompt, AttemptId::new()) };
     same("the begin", stage.backend.begin(begin).await?, Owned::Done(Some(json!("hello"))))?;
     stage.kill(node).await?;
     stage.own("a").await?;
     let account = stage.backend.tenant(tenant("acme")).await?;
-    same("money spent and reserved", (account.spent, account.reserved), (0, 60))
+    same("money spent and reserved", (account.spent, account.reserved), (60, 0))
 }

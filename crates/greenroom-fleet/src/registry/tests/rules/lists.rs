@@ -6,6 +6,7 @@ use super::stage::{Checked, Stage, accept, name, promises, same, tenant, unexpec
 use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::id::Name;
 use crate::lists::{NameFilter, NameQuery};
+use crate::registry::tests::counted;
 use crate::registry::{Key, Table};
 use crate::request::{Accept, ActivationFailed, Marked, Owned, QueueBounds};
 
@@ -42,12 +43,12 @@ async fn stuck(stage: Stage) -> Checked {
     }
     same("names at first", listed(&stage).await?, vec![])?;
     for to in ["c", "a"] {
-        let quarantined = stage.backend.quarantine(name(to), "it loops".to_owned()).await?;
+        let quarantined = stage.backend.quarantine(name(to), "it loops".into()).await?;
         same("the answer", quarantined, Marked::Done)?;
     }
     let owner = stage.own("d").await?;
     let (why, period) = ("no disk".to_owned(), std::time::Duration::from_secs(60));
-    let failed = ActivationFailed { owner, why, period, intensity: 3 };
+    let failed = ActivationFailed { owner, why, counted: counted(period, 3) };
     let after = stage.backend.activation_failed(failed).await?;
     same("what follows a failure", after, Owned::Done(Some(1)))?;
     same("names then", listed(&stage).await?, vec![name("a"), name("c"), name("d")])?;
@@ -64,7 +65,7 @@ async fn stuck(stage: Stage) -> Checked {
 
 async fn deleted(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
-    let quarantined = stage.backend.quarantine(name("a"), "it loops".to_owned()).await?;
+    let quarantined = stage.backend.quarantine(name("a"), "it loops".into()).await?;
     same("the answer", quarantined, Marked::Done)?;
     stage.delete("a").await?;
     same("names meanwhile", listed(&stage).await?, vec![name("a")])?;
@@ -106,7 +107,10 @@ async fn expires(stage: Stage) -> Checked {
 
 /// A prompt of a tenant that may have many.
 fn roomy(to: &str) -> Accept {
-    Accept { bounds: QueueBounds { name: 10, tenant: 1000, fleet: 1000 }, ..accept(to, "hello") }
+    Accept {
+        bounds: QueueBounds { name: 10, tenant: 1000, fleet: 1000, ..Default::default() },
+        ..accept(to, "hello")
+    }
 }
 
 async fn unreadable_names(stage: Stage) -> Checked {

@@ -11,6 +11,7 @@ use crate::backend::Requests;
 use crate::event::FleetEvent;
 use crate::id::{NodeId, QuestionId, Term};
 use crate::record::{InterruptedBy, NameState, NodeState, PromptOutcome, PromptState};
+use crate::registry::tests::counted;
 use crate::request::{Accept, ActivationFailed, Ask, Change, Claimed, Marked, Owned, Ownership, Withdrawn};
 
 promises! {
@@ -124,7 +125,7 @@ async fn recorded(stage: Stage) -> Checked {
 }
 
 fn failed(owner: Ownership) -> ActivationFailed {
-    ActivationFailed { owner, why: String::new(), period: LEASE, intensity: 9 }
+    ActivationFailed { owner, why: String::new(), counted: counted(LEASE, 9) }
 }
 
 async fn left(stage: Stage) -> Checked {
@@ -202,7 +203,7 @@ async fn transitions(stage: Stage) -> Checked {
     let ask = Ask { owner, question, prompt: done_prompt, wait, body };
     let _: Owned<_> = stage.backend.ask(ask).await?;
     stage.complete(&fails, done_prompt, attempt).await?;
-    let failed = ActivationFailed { owner: fails, why: "no CLI".to_owned(), period: LEASE, intensity: 1 };
+    let failed = ActivationFailed { owner: fails, why: "no CLI".to_owned(), counted: counted(LEASE, 1) };
     for _ in 0..2 {
         let _: Owned<_> = stage.backend.activation_failed(failed.clone()).await?;
     }
@@ -238,7 +239,7 @@ async fn transitions(stage: Stage) -> Checked {
     let mut quarantined = Vec::new();
     // The texts of reasons are the backend's own.
     made.retain(|transition| match transition {
-        FleetEvent::Quarantined { name, why } => {
+        FleetEvent::Quarantined { name, why, .. } => {
             quarantined.push((name.clone(), why.is_empty()));
             false
         }

@@ -1,6 +1,7 @@
 //! Each request by itself, in memory and on a file. A rule depends on nothing of a backend but what the conformance suite checks, so it is
 //! not checked on PostgreSQL again.
 
+mod causes;
 mod commands;
 mod feeds;
 mod fences;
@@ -63,6 +64,7 @@ async fn every_rule_holds(make: impl AsyncFn() -> Arc<dyn Backend>) {
         terms::PROMISES,
         repeats::PROMISES,
         money::PROMISES,
+        causes::PROMISES,
         queries::PROMISES,
         feeds::PROMISES,
     ];

@@ -11,6 +11,7 @@ use super::stage::{
 use crate::backend::Requests;
 use crate::id::{NodeId, PromptId};
 use crate::record::{NameState, NodeState};
+use crate::registry::tests::counted;
 use crate::request::{
     Accept, Accepted, ActivationFailed, Change, Claimed, Finish, Join, Marked, Owned, Ownership, Page,
     Refused,
@@ -224,7 +225,7 @@ async fn left_with_a_reason(stage: Stage) -> Checked {
         match gone {
             "releases" => same("the release", stage.backend.release(owner).await?, Owned::Done(false))?,
             "fails" => {
-                let failed = ActivationFailed { owner, why: "another".into(), period: LEASE, intensity: 3 };
+                let failed = ActivationFailed { owner, why: "another".into(), counted: counted(LEASE, 3) };
                 let after = stage.backend.activation_failed(failed).await?;
                 same("the failure", after, Owned::Done(None))?;
             }
@@ -310,7 +311,7 @@ async fn unknown(stage: Stage) -> Checked {
 async fn quarantine(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     let failed =
-        |owner: Ownership| ActivationFailed { owner, why: "no CLI".to_owned(), period: LEASE, intensity: 2 };
+        |owner: Ownership| ActivationFailed { owner, why: "no CLI".to_owned(), counted: counted(LEASE, 2) };
     let owner = stage.own("a").await?;
     for what in ["the first failure", "the repeated answer"] {
         let answer = stage.backend.activation_failed(failed(owner.clone())).await?;
@@ -337,7 +338,7 @@ async fn quarantine(stage: Stage) -> Checked {
 async fn quarantine_refuses(stage: Stage) -> Checked {
     let keyed = Accept { key: Some("key".to_owned()), ..accept("a", "hello") };
     let known = stage.accepted(keyed.clone()).await?;
-    let quarantined = stage.backend.quarantine(name("a"), "by hand".to_owned()).await?;
+    let quarantined = stage.backend.quarantine(name("a"), "by hand".into()).await?;
     same("the answer to the quarantine", quarantined, Marked::Done)?;
     let refused = Accepted::Refused(Refused::Quarantined { why: "by hand".to_owned() });
     same("the answer to a new prompt", stage.backend.accept(accept("a", "one more")).await?, refused)?;
@@ -352,13 +353,13 @@ async fn quarantine_refuses(stage: Stage) -> Checked {
 async fn quarantine_keeps(stage: Stage) -> Checked {
     let prompt = stage.prompt("a", "hello").await?;
     let owner = stage.own("a").await?;
-    let owned = stage.backend.quarantine(name("a"), "by hand".to_owned()).await?;
+    let owned = stage.backend.quarantine(name("a"), "by hand".into()).await?;
     same("the owner that has to give the name back", owned, Marked::Owned(stage.node))?;
     same("the answer to the release", stage.backend.release(owner).await?, Owned::Done(true))?;
     for what in ["the answer", "the repeated answer"] {
-        same(what, stage.backend.quarantine(name("a"), "by hand".to_owned()).await?, Marked::Done)?;
+        same(what, stage.backend.quarantine(name("a"), "by hand".into()).await?, Marked::Done)?;
     }
-    let nobody = stage.backend.quarantine(name("nobody"), "by hand".to_owned()).await?;
+    let nobody = stage.backend.quarantine(name("nobody"), "by hand".into()).await?;
     same("the answer for an unknown name", nobody, Marked::Gone)?;
     let claimed = stage.claim_by(stage.node, "a").await?;
     same("the answer to a claim", claimed, Claimed::Quarantined("by hand".to_owned()))?;

@@ -127,7 +127,7 @@ async fn told(stage: Stage) -> Checked {
     let mut changes = stage.backend.changes();
     let question = put(&stage, &owner, prompt, LEASE).await?;
     let _: Answered = stage.backend.answer(question, AttemptId::new(), json!("yes")).await?;
-    for expected in [Change::Asked(question), Change::Decided(question)] {
+    for expected in [Change::Asked(prompt, question), Change::Decided(prompt, question)] {
         match changes.recv().await {
             Ok(change) => same("the change", change, expected)?,
             Err(error) => return unexpected("no change was told", error),

@@ -122,7 +122,7 @@ async fn bounds(stage: Stage) -> Checked {
         *bound(&mut bounds) = 1;
         bounds
     };
-    let full = |of| Accepted::Refused(Refused::QueueFull { of, bound: 1 });
+    let full = |of| Accepted::Refused(Refused::QueueFull { what: "prompts", of, bound: 1 });
     stage.prompt("a", "hello").await?;
     let by_name = stage.backend.accept(bounded("a", one(|bounds| &mut bounds.name))).await?;
     same("the answer at the bound of the name", by_name, full("for the session"))?;
@@ -179,7 +179,7 @@ async fn expired(stage: Stage) -> Checked {
     same("the moment of the next expiry", stage.backend.next_expiry().await?.is_some(), true)?;
     same("the number of expired prompts", stage.backend.expire_prompts(10).await?, 1)?;
     same("the number of expired prompts after that", stage.backend.expire_prompts(10).await?, 0)?;
-    let outcome = PromptOutcome::Unsent { why: Unsent::Expired };
+    let outcome = PromptOutcome::Unsent { why: Unsent::Expired { cause: None } };
     same("the outcome", stage.outcome(short).await?, Some(outcome))?;
     same("the queue", stage.queue("a").await?, vec![long])
 }

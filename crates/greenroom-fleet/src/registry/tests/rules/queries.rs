@@ -126,7 +126,7 @@ async fn names_by(stage: Stage) -> Checked {
     let labels = Labels::new().with("plan", "pro");
     same("whether it is known", stage.backend.set_labels(of("other", "a-1"), labels).await?, true)?;
     let (_, running, _) = stage.running(stage.node, "runs").await?;
-    let quarantined = stage.backend.quarantine(name("c"), "it loops".to_owned()).await?;
+    let quarantined = stage.backend.quarantine(name("c"), "it loops".into()).await?;
     same("the answer", quarantined, crate::request::Marked::Done)?;
     for limit in [1, 2, 100] {
         let own = || NameQuery::new().tenant(tenant("acme")).limit(limit);

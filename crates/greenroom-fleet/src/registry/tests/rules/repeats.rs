@@ -123,7 +123,7 @@ async fn question_told(stage: Stage) -> Checked {
     // The end of the turn is told, too.
     for _ in 0..2 {
         match changes.recv().await {
-            Ok(Change::Decided(decided)) => return same("the question", decided, question),
+            Ok(Change::Decided(_, decided)) => return same("the question", decided, question),
             Ok(_) => {}
             Err(error) => return unexpected("no change was told", error),
         }

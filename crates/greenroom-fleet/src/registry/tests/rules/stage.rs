@@ -54,7 +54,8 @@ pub(super) const LEASE: Duration = Duration::from_secs(3600);
 /// The capacity of the nodes.
 pub(super) const CAPACITY: u32 = 8;
 
-pub(super) const ROOMY: QueueBounds = QueueBounds { name: 100, tenant: 100, fleet: 100 };
+pub(super) const ROOMY: QueueBounds =
+    QueueBounds { name: 100, tenant: 100, fleet: 100, reminders: 100, prompt_bytes: 1 << 20 };
 
 /// A backend with one node.
 pub(super) struct Stage {
@@ -189,7 +190,7 @@ pub(super) fn accept(to: &str, text: &str) -> Accept {
         continuations: 0,
         not_before: None,
         wait: LEASE,
-        budget: None,
+        quota: crate::Quota::default(),
         bounds: ROOMY,
     }
 }
@@ -201,11 +202,11 @@ pub(super) fn accept_with_continuation(to: &str) -> Accept {
 }
 
 pub(super) fn claim(node: NodeId, to: &str) -> Claim {
-    Claim { name: name(to), node, attempt: AttemptId::new(), losses: 3 }
+    Claim { name: name(to), node, attempt: AttemptId::new(), losses: 3, quota: crate::Quota::default() }
 }
 
 pub(super) fn begin(owner: &Ownership, prompt: PromptId, attempt: AttemptId) -> Begin {
-    Begin { owner: owner.clone(), prompt, attempt, reserve: None }
+    Begin { owner: owner.clone(), prompt, attempt, quota: crate::Quota::default() }
 }
 
 pub(super) fn finish(
@@ -214,7 +215,7 @@ pub(super) fn finish(
     attempt: AttemptId,
     outcome: PromptOutcome,
 ) -> Finish {
-    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: 0, usage: None, quarantine: None }
+    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(0), usage: None, quarantine: None }
 }
 
 pub(super) fn completed() -> PromptOutcome {

@@ -10,6 +10,7 @@ use super::stage::{
 use crate::backend::Requests;
 use crate::id::{NodeId, QuestionId};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome};
+use crate::registry::tests::counted;
 use crate::request::{ActivationFailed, Ask, Claim, Claimed, Marked, Owned, Ownership, QuestionsOf};
 
 promises! {
@@ -68,7 +69,7 @@ async fn deleting(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     stage.delete("a").await?;
     same("the answer to a claim", stage.claim_by(stage.node, "a").await?, Claimed::Gone)?;
-    let quarantined = stage.backend.quarantine(name("a"), "why".to_owned()).await?;
+    let quarantined = stage.backend.quarantine(name("a"), "why".into()).await?;
     same("the answer to a quarantine", quarantined, Marked::Gone)?;
     match record(&stage).await?.state {
         NameState::Deleting { .. } => Ok(()),
@@ -85,7 +86,7 @@ async fn not_deleting(stage: Stage) -> Checked {
 async fn first_reason(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     for why in ["first", "second"] {
-        let answer = stage.backend.quarantine(name("a"), why.to_owned()).await?;
+        let answer = stage.backend.quarantine(name("a"), why.into()).await?;
         same("the answer", answer, Marked::Done)?;
     }
     let claimed = stage.claim_by(stage.node, "a").await?;
@@ -96,7 +97,7 @@ async fn period(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     for what in ["the first failure", "a failure after the period of the first one"] {
         let owner = stage.own("a").await?;
-        let failed = ActivationFailed { period: std::time::Duration::ZERO, ..failed(owner) };
+        let failed = ActivationFailed { counted: counted(std::time::Duration::ZERO, 2), ..failed(owner) };
         let answer = stage.backend.activation_failed(failed).await?;
         same(what, answer, Owned::Done(Some(1)))?;
     }
@@ -186,7 +187,7 @@ async fn last_process(stage: Stage) -> Checked {
 
 /// A failed activation; two of them within an hour quarantine.
 fn failed(owner: Ownership) -> ActivationFailed {
-    ActivationFailed { owner, why: "no CLI".to_owned(), period: LEASE, intensity: 2 }
+    ActivationFailed { owner, why: "no CLI".to_owned(), counted: counted(LEASE, 2) }
 }
 
 fn failed_turn() -> PromptOutcome {

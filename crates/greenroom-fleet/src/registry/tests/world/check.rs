@@ -31,6 +31,16 @@ impl World {
             Table::Spent,
             Table::Reserved,
             Table::DeletedTerm,
+            Table::RemindersWaiting,
+            Table::RemindersOf,
+            Table::NamesOf,
+            Table::LiveOf,
+            Table::WaitingBytes,
+            Table::KeptBytes,
+            Table::Taken,
+            Table::Buckets,
+            Table::Quotas,
+            Table::QuotasSet,
             Table::UsageOfName,
             Table::UsageHours,
             Table::UsageOf,
@@ -48,7 +58,13 @@ impl World {
         let waits: BTreeSet<_> = self.rows(Table::Due).into_keys().collect();
         let mut ready = BTreeMap::new();
         for prompt in &prompts {
-            expect(Table::Contents, Key::of(Table::Contents).prompt(prompt.id));
+            let outcome =
+                self.rows(Table::Outcomes).remove(Key::of(Table::Outcomes).prompt(prompt.id).bytes());
+            let outcome = outcome.map(|row| serde_json::from_slice(&row).unwrap());
+            let is_taken_back = matches!(&outcome, Some(PromptOutcome::Unsent { why }) if !matches!(why, Unsent::Expired { .. }));
+            if !is_taken_back {
+                expect(Table::Contents, Key::of(Table::Contents).prompt(prompt.id));
+            }
             expect(Table::PromptsOf, place_of(prompt));
             let labelled = |(key, value)| Key::of(Table::PromptLabels).text(key).text(value);
             for place in prompt.labels.iter().map(labelled) {
@@ -80,8 +96,7 @@ impl World {
                 PromptState::Ended { at, .. } => {
                     expect(Table::Outcomes, Key::of(Table::Outcomes).prompt(prompt.id));
                     expect(Table::Ended, Key::of(Table::Ended).time(at).prompt(prompt.id));
-                    let row = &self.rows(Table::Outcomes)[Key::of(Table::Outcomes).prompt(prompt.id).bytes()];
-                    let outcome: PromptOutcome = serde_json::from_slice(row).unwrap();
+                    let outcome = outcome.unwrap();
                     let sent = prompt.begins > 0;
                     assert_eq!(
                         !sent,
@@ -121,6 +136,7 @@ impl World {
                 expect(Table::NameLabels, Key::of(Table::NameLabels).text(key).text(value).name(&name.name));
             }
             assert_eq!(name.queued, waiting(&|prompt| prompt.name == name.name));
+            assert_eq!(name.reminders, waiting(&|prompt| prompt.name == name.name && is_reminder(prompt)));
             let running = prompts
                 .iter()
                 .find(|prompt| prompt.name == name.name && matches!(prompt.state, PromptState::Begun { .. }));
@@ -154,14 +170,23 @@ impl World {
         }
         for tenant in TENANTS {
             let account = self.step(|step| step.tenant(crate::stage::tenant(tenant)));
-            assert_eq!(account.queued, waiting(&|prompt| prompt.name.tenant().as_str() == tenant));
-            let reserved = |prompt: &&PromptRecord| {
-                prompt.name.tenant().as_str() == tenant && prompt.period == account.period
+            let of_tenant = |prompt: &PromptRecord| prompt.name.tenant().as_str() == tenant;
+            assert_eq!(account.queued, waiting(&|prompt| of_tenant(prompt) && !is_reminder(prompt)));
+            assert_eq!(account.reminders, waiting(&|prompt| of_tenant(prompt) && is_reminder(prompt)));
+            let sum = |of: &dyn Fn(&PromptRecord) -> u64| {
+                prompts.iter().filter(|prompt| of_tenant(prompt)).map(of).sum::<u64>()
             };
-            assert!(account.reserved >= prompts.iter().filter(reserved).map(|prompt| prompt.reserved).sum());
+            assert_eq!(account.reserved, sum(&|prompt| prompt.reserved));
+            let waits = |prompt: &PromptRecord| prompt.state == PromptState::Queued;
+            assert_eq!(account.waiting_bytes, sum(&|prompt| if waits(prompt) { prompt.bytes } else { 0 }));
+            assert_eq!(account.kept_bytes, sum(&|prompt| prompt.bytes + prompt.kept_bytes + 1024));
+            let names = || names.iter().filter(|name| name.name.tenant().as_str() == tenant);
+            assert_eq!(account.names, names().count() as u64);
+            let owned = names().filter(|name| matches!(name.state, NameState::Owned { .. })).count();
+            assert_eq!(account.live as usize, owned);
         }
         self.check_commands();
-        assert_eq!(self.step(|step| step.queued()), waiting(&|_| true));
+        assert_eq!(self.step(|step| step.queued()), waiting(&|prompt| !is_reminder(prompt)));
         for table in (Table::Queued as u8..=Table::LAST).filter(|table| !apart.contains(table)) {
             let rows: BTreeSet<_> = self.rows_of(table).into_keys().collect();
             assert_eq!(rows, keys.remove(&table).unwrap_or_default(), "rows of table {table}");
@@ -184,4 +209,9 @@ impl World {
             assert!(kept.contains(&PromptId(id)), "messages of a forgotten prompt");
         }
     }
+}
+
+/// True for a reminder that no CLI has begun with.
+fn is_reminder(prompt: &PromptRecord) -> bool {
+    prompt.is_reminder() && prompt.begins == 0
 }

@@ -11,9 +11,11 @@ impl World {
         let attempt = AttemptId::new();
         match self.below(6) {
             0..=2 => {
-                let kind = match (self.below(3), self.one(|world| &world.begun)) {
+                let kind = match (self.below(5), self.one(|world| &world.begun)) {
                     (0, Some((_, prompt, _))) => CommandKind::Interrupt { prompt },
-                    (1, _) => CommandKind::MakeWay,
+                    (1, Some((_, prompt, _))) => CommandKind::Steer { prompt, message: "be kind".to_owned() },
+                    (2, _) => CommandKind::MakeWay,
+                    (3, _) => CommandKind::Warm,
                     _ => CommandKind::Passivate,
                 };
                 let deadline = self.now.after(WAIT / 2);

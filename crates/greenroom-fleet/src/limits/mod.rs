@@ -1,9 +1,34 @@
 //! The bounds of a fleet and the quotas of its tenants.
 
+mod quota;
+
 use std::time::Duration;
 
-use crate::id::Timestamp;
-use crate::request::QueueBounds;
+pub use quota::{Budget, Quota, Rate};
+pub(crate) use quota::{BudgetLevel, Quotas, micro_dollars};
+
+/// Bounds for prompts that wait. Default: see [`FleetLimits::queue`](crate::FleetLimits::queue).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueBounds {
+    /// For each name.
+    pub name: u32,
+    /// For each tenant whose [`Quota::queued`] says nothing else. Prompts of several sessions that are accepted at the same moment may be
+    /// over it together.
+    pub tenant: u32,
+    /// For the whole fleet, in the same way.
+    pub fleet: u32,
+    /// Reminders that wait in the whole fleet, in the same way. The other bounds of numbers leave reminders out; [`Quota::reminders`] bounds
+    /// those of a tenant.
+    pub reminders: u32,
+    /// Bytes of one prompt and its continuation, as JSON.
+    pub prompt_bytes: u64,
+}
+
+impl Default for QueueBounds {
+    fn default() -> Self {
+        Self { name: 16, tenant: 256, fleet: 4096, reminders: 65_536, prompt_bytes: 8 << 20 }
+    }
+}
 
 /// The bounds of a fleet.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +44,7 @@ pub struct FleetLimits {
     pub idle_after: Duration,
     /// The time for which a session has to be idle before it is passivated to make room for another name. Default: 5 seconds.
     pub idle_before_eviction: Duration,
-    /// Prompts that wait. Default: 16 for a name, 256 for a tenant, 4,096 in the fleet.
+    /// Prompts that wait. Default: 16 for a name, 256 for a tenant, 4,096 in the fleet; 65,536 reminders; 8 MiB for a prompt.
     pub queue: QueueBounds,
     /// The time for which a prompt may wait, from the moment at which it may begin. Default: 5 minutes.
     pub wait: Duration,
@@ -32,7 +57,8 @@ pub struct FleetLimits {
     /// The time after which a [question](crate::FleetTenant::questions) counts as denied. Default: 10 minutes. Zero: people are not
     /// asked, and a profile may answer with [`on_inquiry`](greenroom::SessionBuilder::on_inquiry) itself.
     pub question: Duration,
-    /// The first wait after a failed activation; it doubles up to `backoff_max`. Default: 1 second.
+    /// The first wait after a failed activation, and before a node that is [degraded](crate::Health) tries again; it doubles up to
+    /// `backoff_max`. Default: 1 second.
     pub backoff: Duration,
     /// The longest wait after a failed activation. Default: 60 seconds.
     pub backoff_max: Duration,
@@ -56,6 +82,13 @@ pub struct FleetLimits {
 }
 
 impl FleetLimits {
+    /// The wait after so many failures in a row, a quarter more or less by chance, so that not all begin again at once.
+    pub(crate) fn pause(&self, failures: u32) -> Duration {
+        let doubled = self.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
+        let wait = doubled.min(self.backoff_max).mul_f64(0.75 + 0.5 * fastrand::f64());
+        wait.max(Duration::from_millis(1))
+    }
+
     /// Every limit of time.
     pub(crate) fn durations(&self) -> [Duration; 13] {
         [
@@ -83,7 +116,7 @@ impl Default for FleetLimits {
             activations_at_once: std::thread::available_parallelism().map_or(1, usize::from),
             idle_after: Duration::from_secs(300),
             idle_before_eviction: Duration::from_secs(5),
-            queue: QueueBounds { name: 16, tenant: 256, fleet: 4096 },
+            queue: QueueBounds::default(),
             wait: Duration::from_secs(300),
             lease: Duration::from_secs(30),
             background: Duration::from_secs(600),
@@ -100,84 +133,6 @@ impl Default for FleetLimits {
             usage: Duration::from_secs(100 * 24 * 3600),
         }
     }
-}
-
-/// What a tenant may use.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Quota {
-    /// Turns that the tenant gets in each round, when tenants wait for slots. Default: 1.
-    pub weight: u32,
-    /// Sessions of the tenant with a CLI process at one moment. Default: only [`FleetLimits::live`] bounds them.
-    pub live: usize,
-    /// Prompts of the tenant that wait. Default: [`FleetLimits::queue`].
-    pub queued: Option<u32>,
-    /// Money that the tenant may spend in each period. Default: no bound.
-    pub budget: Option<Budget>,
-}
-
-/// The money that a tenant may spend.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
-    /// The money for each period, in micro-dollars.
-    pub amount: u64,
-    /// The length of a period. Periods are counted from 1970-01-01 00:00 UTC.
-    pub period: Duration,
-    /// The money that is set aside for a turn while it runs, in micro-dollars. A turn begins only if that much is left.
-    pub reserve: u64,
-}
-
-impl Budget {
-    /// The start of the period that a moment lies in.
-    pub(crate) fn period_at(&self, moment: Timestamp) -> Timestamp {
-        moment.period(self.period)
-    }
-}
-
-impl Default for Quota {
-    fn default() -> Self {
-        Self { weight: 1, live: usize::MAX, queued: None, budget: None }
-    }
-}
-
-impl Quota {
-    /// Sets the weight.
-    #[must_use]
-    pub fn weight(mut self, weight: u32) -> Self {
-        self.weight = weight;
-        self
-    }
-
-    /// Sets the cap of live sessions.
-    #[must_use]
-    pub fn live(mut self, live: usize) -> Self {
-        self.live = live;
-        self
-    }
-
-    /// Sets the bound of prompts that wait.
-    #[must_use]
-    pub fn queued(mut self, queued: u32) -> Self {
-        self.queued = Some(queued);
-        self
-    }
-
-    /// Sets the budget of a day in dollars, with a tenth of the budget, and at most a dollar, set aside for each running turn.
-    #[must_use]
-    pub fn budget_usd(mut self, dollars: f64) -> Self {
-        let amount = micro_dollars(dollars);
-        self.budget = Some(Budget {
-            amount,
-            period: Duration::from_secs(24 * 3600),
-            reserve: (amount / 10).min(1_000_000),
-        });
-        self
-    }
-}
-
-/// Dollars in micro-dollars, rounded to the nearest one. A negative number or none counts as nothing.
-pub(crate) fn micro_dollars(dollars: f64) -> u64 {
-    (dollars * 1e6).round() as u64
 }
 
 /// One session for each 512 MiB of the memory that is available, less 1 GiB, and at least one. A system that does not say counts as one

@@ -1,0 +1,96 @@
+//! Causes for which sessions do not run, and whose fault they are.
+
+use std::error::Error as StdError;
+use std::io;
+
+use greenroom::ErrorKind;
+use serde::{Deserialize, Serialize};
+
+/// A cause for which sessions cannot run, and that is no fault of a single session. Such a cause quarantines no name.
+///
+/// | cause | holds back |
+/// |---|---|
+/// | `DiskFull`, `NoMemory`, `GuardianLost` | the sessions of the node |
+/// | `CliMissing`, `ProfileUnfit` | the sessions of the profile, which chooses the CLI and the options |
+/// | `KeyRejected` | the sessions of the tenant with the profile, which may give each tenant a key of its own |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Cause {
+    /// The disk of the sessions' folders, or of temporary files, is full or can only be read, or this process may not write there.
+    #[error("the disk for the files of the sessions takes no more")]
+    DiskFull,
+    /// The system has no memory, process, thread or open file left to start a CLI.
+    #[error("the system has no room for another process")]
+    NoMemory,
+    /// The guardian does not run or does not answer, and sessions start under its watchdog.
+    #[error("the guardian is lost")]
+    GuardianLost,
+    /// The CLI that the profile names is missing, cannot be executed, is too old, or does not speak the protocol.
+    #[error("the CLI is missing or does not run")]
+    CliMissing,
+    /// The profile returns a session that does not fit the settings of the fleet.
+    #[error("the profile does not fit the fleet")]
+    ProfileUnfit,
+    /// The CLI is not logged in, or the API rejects its login or its key.
+    #[error("the login or the key is rejected")]
+    KeyRejected,
+}
+
+impl Cause {
+    /// The cause of a session's error. `None`: it may be the session's own.
+    pub(crate) fn of_session(error: &greenroom::Error) -> Option<Self> {
+        match error.kind() {
+            ErrorKind::CliNotFound
+            | ErrorKind::CliNotExecutable
+            | ErrorKind::CliTooOld
+            | ErrorKind::NotTheProtocol => Some(Self::CliMissing),
+            ErrorKind::NoResources => Some(Self::NoMemory),
+            ErrorKind::NoGuardian => Some(Self::GuardianLost),
+            ErrorKind::Unauthenticated => Some(Self::KeyRejected),
+            _ => Self::of_io(error),
+        }
+    }
+
+    /// The cause of an error whose chain of sources has an error of the system.
+    fn of_io(error: &(dyn StdError + 'static)) -> Option<Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            match error.downcast_ref().map(io::Error::kind) {
+                Some(
+                    io::ErrorKind::StorageFull
+                    | io::ErrorKind::QuotaExceeded
+                    | io::ErrorKind::ReadOnlyFilesystem,
+                ) => return Some(Self::DiskFull),
+                Some(io::ErrorKind::OutOfMemory) => return Some(Self::NoMemory),
+                _ => next = error.source(),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_machine_are_told_from_those_of_a_session() {
+        let of = |kind| Cause::of_session(&greenroom::Error::new(kind, "no"));
+        assert_eq!(of(ErrorKind::CliNotFound), Some(Cause::CliMissing));
+        assert_eq!(of(ErrorKind::CliNotExecutable), Some(Cause::CliMissing));
+        assert_eq!(of(ErrorKind::NoResources), Some(Cause::NoMemory));
+        assert_eq!(of(ErrorKind::NoGuardian), Some(Cause::GuardianLost));
+        assert_eq!(of(ErrorKind::Unauthenticated), Some(Cause::KeyRejected));
+        for own in [ErrorKind::Spawn, ErrorKind::CliExited, ErrorKind::InvalidOption, ErrorKind::SessionInUse]
+        {
+            assert_eq!(of(own), None, "{own:?}");
+        }
+        let error = |kind: io::ErrorKind| {
+            let error = greenroom::Error::new(ErrorKind::Io, "no").with_source(io::Error::from(kind));
+            Cause::of_session(&error)
+        };
+        assert_eq!(error(io::ErrorKind::StorageFull), Some(Cause::DiskFull));
+        assert_eq!(error(io::ErrorKind::NotFound), None);
+    }
+}

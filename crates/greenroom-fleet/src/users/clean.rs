@@ -1,0 +1,32 @@
+//! Removes what a user of the system has left outside of its session's folder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use greenroom::transport::{kill_processes_of_user, remove_ipc_of_user};
+
+use crate::files::remove_tree;
+
+/// Folders of the system in which each user may create files.
+const SHARED: [&str; 5] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"];
+
+/// Ends the processes of a user, and removes its files for temporary use. Processes first: they could create other files.
+pub(super) fn clean(uid: u32) -> Result<(), String> {
+    kill_processes_of_user(uid).map_err(|error| format!("its processes could not be ended: {error}"))?;
+    remove_ipc_of_user(uid).map_err(|error| format!("its shared memory could not be removed: {error}"))?;
+    let folders: BTreeSet<PathBuf> = SHARED.iter().map(PathBuf::from).chain([std::env::temp_dir()]).collect();
+    for folder in folders {
+        // One that is missing or cannot be listed has nothing that a CLI could find by chance.
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if !fs::symlink_metadata(&path).is_ok_and(|found| found.uid() == uid) {
+                continue;
+            }
+            let removed = remove_tree(&path);
+            removed.map_err(|error| format!("its file {} could not be removed: {error}", path.display()))?;
+        }
+    }
+    Ok(())
+}

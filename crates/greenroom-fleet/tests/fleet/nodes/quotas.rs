@@ -1,0 +1,112 @@
+//! Quotas that hold over all nodes, also when nodes are killed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use greenroom_fleet::backend::Requests;
+use greenroom_fleet::{Budget, FleetPrompt, Quota, Tenant};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::scenes::{named_of, outcome, secs};
+
+const CAP: usize = 5;
+const BUDGET: u64 = 4_000_000;
+const RESERVE: u64 = 500_000;
+
+fn acme() -> Tenant {
+    Tenant::new("acme").unwrap()
+}
+
+fn quota() -> Quota {
+    let mut quota = Quota::default().live(CAP);
+    quota.budget = Some(Budget { amount: BUDGET, period: secs(40 * 365 * 24 * 3600), reserve: RESERVE });
+    quota
+}
+
+async fn node(world: &World, quota: Quota) -> Node {
+    let backend = FaultedBackend::new(world.backend.clone());
+    Node::with(world, backend, |builder| {
+        builder.default_quota(quota).configure(|limits| limits.wait = secs(24 * 3600))
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_hold_over_four_nodes_of_which_two_are_killed() {
+    let world = World::new();
+    let mut nodes = Vec::new();
+    for _ in 0..4 {
+        nodes.push(node(&world, quota()).await);
+    }
+    // Looks at the account and at the CLIs all the time.
+    let (most, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (seen, stopped, watched) = (most.clone(), stop.clone(), world.clone());
+    let watch = tokio::spawn(async move {
+        while !stopped.load(Ordering::Relaxed) {
+            let account = watched.backend.tenant(acme()).await.unwrap();
+            assert!(account.spent + account.reserved <= BUDGET, "{account:?}");
+            assert!(account.live as usize <= CAP, "{account:?}");
+            let live = watched.clis.live();
+            assert!(live <= CAP, "{live} CLIs");
+            seen.fetch_max(live, Ordering::Relaxed);
+            sleep(std::time::Duration::from_millis(50)).await;
+        }
+    });
+    // Each turn costs less than its reserve.
+    let mut turns = Vec::new();
+    for number in 0..24 {
+        let session = named_of(&nodes[number % 4].fleet, "acme", &format!("name-{number}"));
+        turns.push(session.prompt("cost 0.1").await.unwrap().prompt_id());
+        if number % 3 == 0 {
+            let holds = FleetPrompt::new("hold").continue_with("cost 0.1", 1);
+            turns.push(session.prompt(holds).await.unwrap().prompt_id());
+        }
+    }
+    sleep(secs(5)).await;
+    nodes[0].kill(&world).await;
+    sleep(secs(3)).await;
+    nodes[1].kill(&world).await;
+    // Turns that hold on are interrupted on the nodes that are left, until the money is spent.
+    for _ in 0..60 {
+        sleep(secs(5)).await;
+        for number in 0..24 {
+            let session = named_of(&nodes[2].fleet, "acme", &format!("name-{number}"));
+            session.interrupt().await.ok();
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    watch.await.unwrap();
+    assert_eq!(most.load(Ordering::Relaxed), CAP, "the cap was used");
+    let account = world.backend.tenant(acme()).await.unwrap();
+    assert!(account.spent > BUDGET / 2 && account.spent <= BUDGET, "{account:?}");
+    assert!(account.live as usize <= CAP && account.reserved <= BUDGET - account.spent, "{account:?}");
+    for node in &nodes[2..] {
+        in_time("the drain", node.fleet.drain(secs(10))).await;
+    }
+    let account = world.backend.tenant(acme()).await.unwrap();
+    assert_eq!((account.live, account.reserved), (0, 0), "what dead nodes had was given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_sessions_make_room_for_names_of_their_tenant_on_any_node() {
+    let world = World::new();
+    let (first, second) =
+        (node(&world, Quota::default().live(2)).await, node(&world, Quota::default().live(2)).await);
+    let ask = async |node: &Node, name: &str| {
+        outcome(named_of(&node.fleet, "acme", name).prompt("one").await.unwrap()).await
+    };
+    ask(&first, "a").await;
+    ask(&second, "b").await;
+    assert_eq!(world.clis.live(), 2);
+    let begun = Instant::now();
+    assert_eq!(ask(&second, "c").await.text(), Some("re: one"));
+    let waited = begun.elapsed();
+    assert!(waited <= secs(12), "not until they sleep: {waited:?}");
+    assert!(world.clis.most_live() <= 2);
+    // Another tenant waits for nothing.
+    let begun = Instant::now();
+    let other = named_of(&first.fleet, "other", "d").prompt("one").await.unwrap();
+    assert_eq!(outcome(other).await.text(), Some("re: one"));
+    assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
+}
