@@ -108,7 +108,10 @@ fn every_file_of_the_library_says_what_it_is() {
 fn every_file_of_the_tests_is_compiled() {
     let tests = root().join("tests");
     let files = sources(&tests);
-    let texts: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    // Crates and examples share the helpers.
+    let others = ["crates", "examples"].iter().flat_map(|folder| sources(&root().join(folder)));
+    let texts: Vec<String> =
+        files.iter().cloned().chain(others).map(|path| fs::read_to_string(path).unwrap()).collect();
     // The programs with a mistake are compiled by their test.
     for path in files.iter().filter(|path| !path.starts_with(tests.join("compile_fail/cases"))) {
         // A folder is declared above it, under its own name.
@@ -118,7 +121,7 @@ fn every_file_of_the_tests_is_compiled() {
             let parent = fs::read_to_string(folder.join(parent)).unwrap_or_default();
             parent.contains(&format!("mod {name};"))
         });
-        let by_path = format!("#[path = \"../support/{name}.rs\"]");
+        let by_path = format!("/support/{name}.rs\"]");
         let by_path = folder.ends_with("support") && texts.iter().any(|text| text.contains(&by_path));
         // Cargo finds the root of a group.
         assert!(name == "main" || by_mod || by_path, "{} is part of no test binary", path.display());

@@ -2,7 +2,9 @@
 
 use greenroom::callback::InquiryAnswer;
 use greenroom_fleet::admin::Admin;
-use greenroom_fleet::{Name, NameRecord, QuestionAnswer, QuestionQuery, Quota, Tenant, Withdrawn};
+use greenroom_fleet::{
+    Name, NameFilter, NameQuery, NameRecord, QuestionAnswer, QuestionQuery, Quota, Tenant, Withdrawn,
+};
 use serde_json::json;
 
 use crate::arguments::{Answer, Command, Move, Names, QuotaOf, Unquarantine};
@@ -22,14 +24,8 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
             let nodes: Vec<NodeRow> = admin.nodes().await?.iter().map(NodeRow::of).collect();
             Ok(output.page(&nodes)?)
         }
-        Command::Names(names) => {
-            list(admin, names, output, async |tenant, after, limit| admin.names(tenant, after, limit).await)
-                .await
-        }
-        Command::Stuck(names) => {
-            list(admin, names, output, async |tenant, after, limit| admin.stuck(tenant, after, limit).await)
-                .await
-        }
+        Command::Names(names) => list(admin, names, None, output).await,
+        Command::Stuck(names) => list(admin, names, Some(NameFilter::Stuck), output).await,
         Command::Questions { tenant, name, limit } => questions(admin, tenant, name, limit, output).await,
         Command::Answer(answer) => answer_question(admin, answer, output).await,
         Command::Quarantine { name, why } => {
@@ -89,26 +85,31 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
 }
 
 /// Lists names page by page, so that a long list is not in memory as a whole.
-async fn list(
-    admin: &Admin,
-    names: Names,
-    output: &mut Output,
-    page: impl AsyncFn(
-        Option<Tenant>,
-        Option<Name>,
-        usize,
-    ) -> Result<Vec<NameRecord>, greenroom_fleet::BackendError>,
-) -> Done {
+async fn list(admin: &Admin, names: Names, only: Option<NameFilter>, output: &mut Output) -> Done {
     let (mut after, mut left) = (names.after, names.limit.unwrap_or(usize::MAX));
     while left > 0 {
-        let found = page(names.tenant.clone(), after, left.min(PAGE)).await?;
-        let Some(last) = found.last() else { break };
-        after = Some(last.name.clone());
-        left = left.saturating_sub(found.len());
-        let rows: Vec<NameRow> = found.iter().map(|record| NameRow::of(record, admin.now())).collect();
+        let found = admin.names(query(names.tenant.as_ref(), only, after, left.min(PAGE))).await?;
+        left = left.saturating_sub(found.names.len());
+        let rows: Vec<NameRow> = found.names.iter().map(|record| NameRow::of(record, admin.now())).collect();
         output.page(&rows)?;
+        after = match found.next {
+            Some(next) => Some(next),
+            None => break,
+        };
     }
     Ok(())
+}
+
+/// The names of a tenant, or of all, after a name.
+pub(crate) fn query(
+    tenant: Option<&Tenant>,
+    only: Option<NameFilter>,
+    after: Option<Name>,
+    limit: usize,
+) -> NameQuery {
+    let query = tenant.cloned().into_iter().fold(NameQuery::new().limit(limit), NameQuery::tenant);
+    let query = only.into_iter().fold(query, NameQuery::only);
+    after.into_iter().fold(query, NameQuery::after)
 }
 
 async fn unquarantine(admin: &Admin, which: Unquarantine, output: &mut Output) -> Done {

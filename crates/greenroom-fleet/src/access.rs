@@ -73,7 +73,7 @@ pub struct Access<'a> {
 #[allow(missing_docs, reason = "named by their methods")]
 #[non_exhaustive]
 pub enum Action {
-    /// Read turns, records, questions and lists.
+    /// Read turns, records, questions, lists, usage and the feed.
     Read,
     Prompt,
     Steer,
@@ -84,6 +84,7 @@ pub enum Action {
     Passivate,
     Quarantine,
     Unquarantine,
+    SetLabels,
     Delete,
 }
 

@@ -9,6 +9,7 @@
 //!
 //! use greenroom_fleet::admin::Admin;
 //! use greenroom_fleet::backend::MemoryBackend;
+//! use greenroom_fleet::{NameFilter, NameQuery};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), greenroom_fleet::BackendError> {
@@ -17,7 +18,7 @@
 //! for node in admin.nodes().await? {
 //!     println!("{} on {}: {:?}, {} names", node.record.id, node.record.host, node.record.state, node.record.owns);
 //! }
-//! for name in admin.stuck(None, None, 50).await? {
+//! for name in admin.names(NameQuery::new().only(NameFilter::Stuck)).await?.names {
 //!     println!("{}: {:?}", name.name, name.state);
 //! }
 //! let removed = admin.vacuum(Duration::from_secs(3600), 100_000).await?;
@@ -35,15 +36,17 @@ use serde::Serialize;
 
 use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, FleetError};
+use crate::feed::FeedRetention;
 use crate::hosts;
 use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
 use crate::limits::Quota;
+use crate::lists::{NameFilter, NamePage, NameQuery};
 use crate::pages::all_nodes;
-use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide, open};
+use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide};
 use crate::record::{
     NameRecord, NameState, NodeRecord, ProcessRecord, QuarantineKind, QuestionRecord, TenantRecord,
 };
-use crate::request::{Page, Withdrawn};
+use crate::request::Withdrawn;
 
 pub use crate::hosts::{ForgottenHost, HostError};
 pub use crate::moving::{MoveError, MovedTenant};
@@ -159,17 +162,20 @@ impl Admin {
         &self,
         fits: impl Fn(&NameRecord, QuarantineKind, &str) -> bool + Send,
     ) -> Result<usize, BackendError> {
-        let (mut lifted, mut after) = (0, None);
+        let (mut lifted, mut query) =
+            (0, NameQuery::new().only(NameFilter::Quarantined).limit(NameQuery::MOST));
         loop {
-            let page = self.stuck(None, after, Page::MOST).await?;
-            let Some(last) = page.last() else { return Ok(lifted) };
-            after = Some(last.name.clone());
-            for record in page {
+            let page = self.names(query.clone()).await?;
+            for record in page.names {
                 if let NameState::Quarantined { kind, why, .. } = &record.state
                     && fits(&record, *kind, why)
                 {
                     lifted += usize::from(self.unquarantine(record.name).await?);
                 }
+            }
+            match page.next {
+                Some(next) => query = query.after(next),
+                None => return Ok(lifted),
             }
         }
     }
@@ -180,24 +186,6 @@ impl Admin {
     /// The backend's.
     pub async fn name(&self, name: Name) -> Result<Option<NameRecord>, BackendError> {
         self.backend.name_record(name).await
-    }
-
-    /// Lists names, of all tenants or of one, in the order of their bytes: up to `limit`, at most [`Page::MOST`], after the name `after`. The
-    /// last page is an empty one.
-    ///
-    /// # Errors
-    /// The backend's.
-    pub async fn names(
-        &self,
-        tenant: Option<Tenant>,
-        after: Option<Name>,
-        limit: usize,
-    ) -> Result<Vec<NameRecord>, BackendError> {
-        let page = Page { after, limit: limit.max(1) };
-        match tenant {
-            Some(tenant) => self.backend.names_of(tenant, page).await,
-            None => self.backend.names(page).await,
-        }
     }
 
     /// Prompts that wait in the whole fleet.
@@ -213,7 +201,8 @@ impl Admin {
     /// # Errors
     /// The backend's.
     pub async fn questions(&self, query: QuestionQuery) -> Result<Vec<QuestionRecord>, BackendError> {
-        open(&query, |most| self.backend.open_questions(most)).await
+        let Some(of) = query.of() else { return Ok(Vec::new()) };
+        self.backend.open_questions(of, query.most()).await
     }
 
     /// Answers a question. The first answer before its deadline decides.
@@ -230,18 +219,21 @@ impl Admin {
         decide(&record, answer.into(), |attempt, answer| self.backend.answer(question, attempt, answer)).await
     }
 
-    /// Lists names, of all tenants or of one, that [somebody has to look at](NameRecord::is_stuck), in the order of their bytes: up to `limit`, at most [`Page::MOST`],
-    /// after the name `after`. The last page is an empty one. Reads no other names.
+    /// Lists names, of all tenants or of one, such as those that somebody has to look at: [`NameFilter::Stuck`](crate::NameFilter::Stuck).
     ///
     /// # Errors
     /// The backend's.
-    pub async fn stuck(
-        &self,
-        tenant: Option<Tenant>,
-        after: Option<Name>,
-        limit: usize,
-    ) -> Result<Vec<NameRecord>, BackendError> {
-        self.backend.stuck_names(tenant, Page { after, limit: limit.max(1) }).await
+    pub async fn names(&self, query: NameQuery) -> Result<NamePage, BackendError> {
+        self.backend.names(query).await
+    }
+
+    /// Keeps a [feed](crate::FleetTenant::feed) from now on, as [`FleetBuilder::feed`](crate::FleetBuilder::feed) does. `None`: keeps none,
+    /// and its entries are removed.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn set_feed(&self, retention: Option<FeedRetention>) -> Result<(), BackendError> {
+        self.backend.set_feed(retention).await
     }
 
     /// Removes prompts that ended longer ago than `age`, with their outcomes, messages and keys: `most` of them at most. Returns
@@ -266,8 +258,8 @@ impl Admin {
         Ok(removed)
     }
 
-    /// Moves a tenant to another backend, with its sessions, ended prompts, messages, outcomes, keys, transcripts and spent money, all of them
-    /// under the same ids. Files stay where they are.
+    /// Moves a tenant to another backend, with its sessions, labels, ended prompts, messages, outcomes, keys, transcripts, usage and spent money,
+    /// all of them under the same ids. Files stay where they are, and so do entries of the feed.
     ///
     /// The tenant has to be at rest: its sessions sleep, no prompt of it waits, and no process of a lost owner is left. Send its prompts to
     /// neither fleet meanwhile. A session that is on its way refuses them by [`Refused::Moving`](crate::Refused::Moving), and can run there

@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::backend::{Backend, Requests};
 use crate::error::BackendError;
 use crate::id::{Name, NodeId};
-use crate::pages::{all_nodes, all_of};
-use crate::record::NameRecord;
-use crate::request::{HostMove, Page};
+use crate::lists::{NamePage, NameQuery};
+use crate::pages::all_nodes;
+use crate::request::HostMove;
 
 /// Names in one request.
 const NAMES: usize = 64;
@@ -91,17 +91,18 @@ pub(crate) async fn forget_host(backend: &dyn Backend, host: &str) -> Result<For
             backend.files_removed(files).await?;
         }
     }
-    let after = |last: Option<&NameRecord>| last.map(|last| last.name.clone());
-    let names = all_of(|last| backend.names(Page { after: after(last), limit: Page::MOST })).await?;
-    for names in names.chunks(NAMES) {
+    let mut query = NameQuery::new().limit(NAMES);
+    loop {
+        let NamePage { names, next } = backend.names(query.clone()).await?;
         let of = names.iter().map(|record| record.name.clone()).collect();
         let known = backend.forget_files(host.to_owned(), of).await?;
         forgotten.files += known.files;
         forgotten.processes += known.processes;
         let bound = names.iter().filter(|record| record.host.as_deref() == Some(host));
         forgotten.bound.extend(bound.map(|record| record.name.clone()));
+        let Some(next) = next else { return Ok(forgotten) };
+        query = query.after(next);
     }
-    Ok(forgotten)
 }
 
 pub(crate) async fn move_to_host(backend: &dyn Backend, name: Name, host: String) -> Result<(), HostError> {

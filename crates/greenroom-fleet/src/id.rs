@@ -265,6 +265,11 @@ impl Timestamp {
         Self(self.0.saturating_add(millis(duration)))
     }
 
+    /// The start of the period that the moment lies in. Periods are counted from 1970.
+    pub(crate) fn period(self, length: Duration) -> Self {
+        Self(self.0 - self.0 % millis(length).max(1))
+    }
+
     /// The time from `earlier` to this moment, or zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

@@ -40,6 +40,9 @@
 //! | find a session of a tenant and send it a prompt | [`Fleet::tenant`], [`FleetTenant::session`], [`FleetSession`], [`FleetPrompt`] |
 //! | read a turn, now or after a restart | [`FleetTurn`], [`FleetTenant::turn`], [`PromptOutcome`] |
 //! | show a turn on a page, from any node | [`FleetTurn::updates`], [`Update`] |
+//! | list sessions and prompts, find them by labels | [`FleetTenant::names`], [`FleetSession::prompts`], [`Labels`] |
+//! | count money and tokens | [`FleetTenant::usage`], [`FleetSession::usage`], [`PromptRecord::usage`] |
+//! | miss nothing of what happens | [`FleetTenant::feed`], [`FleetBuilder::feed`] |
 //! | let people decide | [`FleetTenant::questions`], [`FleetTenant::answer`] |
 //! | decide what a person may do | [`Authoriser`], [`FleetTenant::on_behalf_of`] |
 //! | watch the fleet, over all tenants | [`Fleet::operator`], [`Operator::events`], [`Operator::snapshot`] |
@@ -72,13 +75,16 @@ mod clock;
 mod error;
 mod event;
 mod face;
+mod feed;
 mod fence;
 mod files;
 mod health;
 mod hosts;
 mod hub;
 mod id;
+mod label;
 mod limits;
+mod lists;
 mod lock;
 mod moving;
 mod opening;
@@ -99,6 +105,7 @@ mod stage;
 pub mod testkit;
 mod transcripts;
 mod update;
+mod usage;
 mod users;
 #[cfg(test)]
 #[path = "../../../tests/support/wait.rs"]
@@ -112,6 +119,7 @@ pub use clock::Clock;
 pub use error::{BackendError, BackendErrorKind, FilesError, FilesErrorKind, FleetError, PromptError};
 pub use event::{FleetEvent, FleetEvents, PassivatedBy};
 pub use face::builder::FleetBuilder;
+pub use face::feed::Feed;
 pub use face::fleet::Fleet;
 pub use face::operator::Operator;
 pub use face::prompt::FleetPrompt;
@@ -120,12 +128,18 @@ pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
 pub use face::tenant::FleetTenant;
 pub use face::turn::updates::TurnUpdates;
 pub use face::turn::{FleetTurn, TurnItem};
+pub use feed::{FeedCursor, FeedEntry, FeedError, FeedEvent, FeedPage, FeedRetention};
 pub use health::{Degradation, Health};
 pub use hosts::{Erased, LeftOn};
 pub use id::{
     AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp,
 };
+pub use label::Labels;
 pub use limits::{Budget, FleetLimits, Quota, Rate};
+pub use lists::{
+    InvalidCursor, NameFilter, NamePage, NameQuery, PromptCursor, PromptEntry, PromptFilter, PromptPage,
+    PromptQuery,
+};
 pub use profile::{ActivationContext, Placement, TranscriptsIn};
 pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
 pub use record::{
@@ -136,11 +150,12 @@ pub use record::{
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
     CommandPut, Counted, Departure, Erasure, FilesLeft, Finish, ForgottenFiles, HostMove, Join, Marked,
-    NodeMessage, Owned, Ownership, Page, QueueBounds, Refused, StoredText, StoredTranscript, TranscriptsOf,
-    WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    NodeMessage, Owned, Ownership, Page, QuestionsOf, QueueBounds, Refused, StoredText, StoredTranscript,
+    TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
 pub use update::{InvalidUpdateId, TurnUsage, Update, UpdateId};
+pub use usage::{Usage, UsageEntry, UsageQuery};
 pub use users::UserPool;
 
 /// The programs of the README and of the guide are doc tests.

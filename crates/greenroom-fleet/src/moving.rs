@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Requests, Row, Wanted};
 use crate::error::{BackendError, BackendErrorKind, Result, debug_as_report};
-use crate::id::{Name, PromptId, Tenant};
-use crate::pages::all_of;
+use crate::id::{Name, PromptId, Tenant, Timestamp};
+use crate::lists::NameQuery;
 use crate::record::{NameRecord, NameState};
 use crate::registry::{
-    Key, Table, end_of_prompt, ended_of, entries_of, files_of, last_id, number, rows_of_prompt, runs,
-    transcripts_of,
+    Key, Table, days_of_name, end_of_prompt, entries_of, files_of, index_of_prompt, last_id, number,
+    prompts_of, rows_of_prompt, runs, time_at_start, transcripts_of,
 };
-use crate::request::{Departure, Page, TranscriptsOf};
+use crate::request::{Departure, TranscriptsOf};
 
 /// Rows whose sizes are read at once.
 const ROWS: usize = 1024;
@@ -98,6 +98,7 @@ pub(crate) async fn move_tenant(
     if let (Some(quota), None) = (from.quota(tenant.clone()).await?, to.quota(tenant.clone()).await?) {
         to.set_quota(tenant.clone(), Some(quota)).await?;
     }
+    move_usage(from, to, tenant, here).await?;
     let mut moved = MovedTenant::default();
     for record in departing.values() {
         moved.prompts += move_name(from, to, record).await?;
@@ -146,15 +147,37 @@ async fn move_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
 }
 
 async fn names_of(from: &dyn Backend, tenant: &Tenant) -> Result<Vec<NameRecord>> {
-    let after = |last: Option<&NameRecord>| last.map(|last| last.name.clone());
-    all_of(|last| from.names_of(tenant.clone(), Page { after: after(last), limit: Page::MOST })).await
+    let (mut names, mut query) = (Vec::new(), NameQuery::new().tenant(tenant.clone()).limit(NameQuery::MOST));
+    loop {
+        let page = from.names(query.clone()).await?;
+        names.extend(page.names);
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(names),
+        }
+    }
+}
+
+/// Moves the sums of a tenant. Those of its names move with the names.
+async fn move_usage(from: &dyn Backend, to: &dyn Backend, tenant: &Tenant, here: Uuid) -> Result<()> {
+    let mut last = None;
+    loop {
+        let of = Some(tenant.clone());
+        let hours = from.usage(of, Timestamp::default(), Timestamp(u64::MAX), last.clone()).await?;
+        let Some(entry) = hours.last() else { break };
+        last = Some((entry.start, tenant.clone()));
+        to.take_usage(tenant.clone(), here, Some(hours.clone())).await?;
+        from.usage_taken(tenant.clone(), hours.into_iter().map(|entry| entry.start).collect()).await?;
+    }
+    // Another move may bring more of the same hours.
+    to.take_usage(tenant.clone(), here, None).await
 }
 
 /// Copies the ended prompts and the transcripts of a name. Answers with the number of prompts.
 async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) -> Result<usize> {
     let copy = Copy { from, to, record };
     let mut prompts = 0;
-    let mut all = KeysUnder::of(&ended_of(&record.name));
+    let mut all = KeysUnder::of(&prompts_of(&record.name));
     while let Some(page) = all.next(from, ROWS).await? {
         for (of_name, _) in &page {
             prompts += usize::from(copy.prompt(of_name).await?);
@@ -162,6 +185,8 @@ async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
     }
     // Its files stay on their hosts.
     copy.range(&files_of(&record.name), ROWS, |key| Ok(key.to_vec())).await?;
+    let days = days_of_name(oldest_day(from).await?, from.now(), &record.name);
+    copy.put(values(from, days.iter().map(|day| day.bytes().to_vec()).collect()).await?).await?;
     let mut all = KeysUnder::of(&transcripts_of(&record.conversation.to_string()));
     while let Some(page) = all.next(from, ROWS).await? {
         for (key, _) in page {
@@ -174,6 +199,13 @@ async fn copy_name(from: &dyn Backend, to: &dyn Backend, record: &NameRecord) ->
         }
     }
     Ok(prompts)
+}
+
+/// The first day of which a name has usage.
+async fn oldest_day(from: &dyn Backend) -> Result<Timestamp> {
+    let first = KeysUnder::of(&Key::of(Table::UsageOfName)).next(from, 1).await?;
+    let day = first.as_ref().and_then(|rows| rows.first()).map(|(key, _)| time_at_start(&key[1..]));
+    day.unwrap_or_else(|| Ok(from.now()))
 }
 
 /// Passes over a row that cannot be read: it can be used neither here nor there.
@@ -194,10 +226,10 @@ impl Copy<'_> {
         let id = PromptId(last_id(of_name)?);
         let place = Key::of(Table::Prompts).prompt(id).bytes().to_vec();
         let mut rows = values(self.from, vec![place.clone(), of_name.to_vec()]).await?;
-        let [(_, prompt), (_, key)] = rows.as_slice() else { return Ok(false) };
+        let [(_, prompt), (_, listed)] = rows.as_slice() else { return Ok(false) };
         let Some((end, bytes)) = readable(end_of_prompt(prompt)).flatten() else { return Ok(false) };
         let is_there = !values(self.to, vec![place.clone()]).await?.is_empty();
-        let key = Key::of(Table::Keys).followed_by(key).bytes().to_vec();
+        let Some(index) = readable(index_of_prompt(of_name, listed)) else { return Ok(false) };
         // By its end a prompt is forgotten there, also if this copy goes no further.
         let end = (end.bytes().to_vec(), of_name[1..].to_vec());
         self.put(vec![end.clone()]).await?;
@@ -207,7 +239,7 @@ impl Copy<'_> {
             self.range(&prefix, ROWS, |key| Ok(key.to_vec())).await?;
         }
         // Together, and the end once more: a prompt that is there is whole, and is forgotten in its time.
-        rows.extend(values(self.from, vec![key]).await?);
+        rows.extend(values(self.from, index.iter().map(|key| key.bytes().to_vec()).collect()).await?);
         rows.push(end);
         if is_there {
             // An earlier call has copied it as a whole, and its bytes count.

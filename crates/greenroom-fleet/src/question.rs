@@ -12,10 +12,7 @@ use crate::access::Denied;
 use crate::error::{BackendError, BackendErrorKind, debug_as_report};
 use crate::id::{AttemptId, Name, QuestionId, Tenant};
 use crate::record::{Decision, QuestionRecord};
-use crate::request::Answered;
-
-/// The fewest questions that are read for a query of a tenant or a session, and twice as many each time that these were too few.
-const READ: usize = 256;
+use crate::request::{Answered, QuestionsOf};
 
 impl QuestionRecord {
     /// The request that waits for a person: a permission, questions of the model, an elicitation or a dialog. `None`: another
@@ -97,13 +94,19 @@ impl QuestionQuery {
         self.name.as_ref()
     }
 
-    fn fits(&self, question: &QuestionRecord) -> bool {
-        self.tenant.as_ref().is_none_or(|tenant| tenant == question.name.tenant())
-            && self.name.as_ref().is_none_or(|name| *name == question.name)
+    /// The most questions that are listed.
+    pub(crate) fn most(&self) -> usize {
+        self.limit.unwrap_or(100)
     }
 
-    fn is_narrow(&self) -> bool {
-        self.tenant.is_some() || self.name.is_some()
+    /// The questions that it chooses. `None`: the session is another tenant's, so there are none.
+    pub(crate) fn of(&self) -> Option<QuestionsOf> {
+        match (self.tenant.clone(), self.name.clone()) {
+            (Some(tenant), Some(name)) if tenant != *name.tenant() => None,
+            (_, Some(name)) => Some(QuestionsOf::Session(name)),
+            (Some(tenant), None) => Some(QuestionsOf::Tenant(tenant)),
+            (None, None) => Some(QuestionsOf::All),
+        }
     }
 }
 
@@ -195,27 +198,6 @@ pub enum AnswerError {
 }
 
 debug_as_report!(AnswerError);
-
-/// The questions of a query. `open` reads open questions of all sessions: up to a number, the nearest deadline first.
-pub(crate) async fn open<F>(
-    query: &QuestionQuery,
-    open: impl Fn(usize) -> F,
-) -> Result<Vec<QuestionRecord>, BackendError>
-where
-    F: Future<Output = Result<Vec<QuestionRecord>, BackendError>>,
-{
-    let limit = query.limit.unwrap_or(100);
-    let mut most = if query.is_narrow() { limit.max(READ) } else { limit };
-    loop {
-        let records = open(most).await?;
-        let is_all = records.len() < most || !query.is_narrow();
-        let found: Vec<_> = records.into_iter().filter(|question| query.fits(question)).take(limit).collect();
-        if is_all || found.len() == limit {
-            return Ok(found);
-        }
-        most = most.saturating_mul(2);
-    }
-}
 
 /// Answers a question, if the answer fits it. `answer` gives the backend an attempt and its answer.
 pub(crate) async fn decide<F>(

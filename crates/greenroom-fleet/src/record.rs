@@ -34,6 +34,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
+use crate::label::Labels;
+use crate::usage::Usage;
 
 pub use cause::Cause;
 pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};
@@ -94,6 +96,9 @@ pub struct NameRecord {
     /// once a prompt has begun since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<String>,
+    /// Its labels.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
 }
 
 impl NameRecord {
@@ -172,6 +177,9 @@ pub struct PromptRecord {
     /// The application's key, by which a repeated prompt is recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Its labels.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// When the prompt was accepted.
     pub accepted_at: Timestamp,
     /// The earliest moment at which the prompt may begin: `accepted_at`, or later for a reminder.
@@ -201,6 +209,9 @@ pub struct PromptRecord {
     pub dropped: u64,
     /// Questions that were asked in the turn, over all its terms.
     pub(crate) asked: u32,
+    /// What its runs have used, as far as their CLIs told: also of a turn that was interrupted or failed.
+    #[serde(default, skip_serializing_if = "Usage::is_nothing")]
+    pub usage: Usage,
 }
 
 impl PromptRecord {

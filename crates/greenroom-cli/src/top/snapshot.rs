@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use greenroom_fleet::admin::Admin;
-use greenroom_fleet::{BackendError, Name, QuestionQuery};
+use greenroom_fleet::{BackendError, Name, NameFilter, NamePage, QuestionQuery};
 use serde::Serialize;
 
 use super::Part;
+use crate::commands::query;
 use crate::rows::{NameRow, NodeRow};
 
 /// Sessions of a page.
@@ -51,26 +52,21 @@ pub(super) async fn look(admin: Admin, part: Part) -> Result<Snapshot, BackendEr
     let begun = Instant::now();
     let nodes = admin.nodes().await?;
     let queued = admin.queued().await?;
-    let stuck = admin.stuck(part.tenant.clone(), None, COUNTED).await?;
-    // A query of a tenant would read the questions of all others.
-    let questions = admin.questions(QuestionQuery::new().limit(COUNTED)).await?;
+    let (tenant, is_stuck) = (part.tenant.as_ref(), Some(NameFilter::Stuck));
+    let stuck = admin.names(query(tenant, is_stuck, None, COUNTED)).await?.names;
+    let of = tenant.cloned().into_iter().fold(QuestionQuery::new().limit(COUNTED), QuestionQuery::tenant);
+    let questions = admin.questions(of).await?;
     let after = part.pages.last().cloned();
-    let names = match part.stuck {
-        true => admin.stuck(part.tenant.clone(), after, PAGE).await?,
-        false => admin.names(part.tenant.clone(), after, PAGE).await?,
-    };
-    let is_whole = names.len() < PAGE;
-    let of_tenant = questions
-        .iter()
-        .filter(|question| part.tenant.as_ref().is_none_or(|tenant| tenant == question.name.tenant()));
+    let NamePage { names, next, .. } =
+        admin.names(query(tenant, is_stuck.filter(|_| part.stuck), after, PAGE)).await?;
     let tenants: BTreeSet<_> = names.iter().map(|record| record.name.tenant()).collect();
     Ok(Snapshot {
         nodes: nodes.iter().map(NodeRow::of).collect(),
         queued,
         stuck: Count { count: stuck.len(), or_more: stuck.len() == COUNTED },
-        questions: Count { count: of_tenant.count(), or_more: questions.len() == COUNTED },
-        tenants: Count { count: tenants.len(), or_more: !is_whole || !part.pages.is_empty() },
-        next: names.last().filter(|_| !is_whole).map(|last| last.name.clone()),
+        questions: Count { count: questions.len(), or_more: questions.len() == COUNTED },
+        tenants: Count { count: tenants.len(), or_more: next.is_some() || !part.pages.is_empty() },
+        next,
         names: names.iter().map(|record| NameRow::of(record, admin.now())).collect(),
         took: begun.elapsed(),
     })

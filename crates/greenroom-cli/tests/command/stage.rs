@@ -133,6 +133,7 @@ pub(crate) async fn accepted(backend: &impl Requests, to: &str) -> PromptId {
         conversation: Uuid::new_v4(),
         host: None,
         key: None,
+        labels: Default::default(),
         content: PromptContent { prompt: json!("hello"), continuation: None },
         continuations: 0,
         not_before: None,

@@ -93,6 +93,7 @@ fn accept(name: &str) -> Result<Accept> {
         conversation: uuid::Uuid::new_v4(),
         host: None,
         key: None,
+        labels: Default::default(),
         content: PromptContent { prompt: serde_json::to_value(prompt())?, continuation: None },
         continuations: 0,
         not_before: None,

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use greenroom_fleet::Timestamp;
 use greenroom_fleet::backend::{LocalBackend, Requests};
-use greenroom_fleet::{Page, Timestamp};
 use redb::Database;
 use serde::{Deserialize, Serialize};
 
@@ -131,11 +131,10 @@ pub(super) async fn role(role: &str, file: &Path) -> Result<()> {
         std::process::exit(0);
     }
     let started = anonymous()?;
-    let mut query = greenroom_fleet::Query::all().limit(Page::MOST);
-    loop {
-        let names = fleet.operator().snapshot(query.clone()).await?.names;
-        let Some(last) = names.last() else { break };
-        query = query.after(last.record.name.clone());
+    let query = || greenroom_fleet::NameQuery::new().limit(greenroom_fleet::NameQuery::MOST);
+    let mut next = fleet.operator().names(query()).await?.next;
+    while let Some(last) = next {
+        next = fleet.operator().names(query().after(last)).await?.next;
     }
     let opened = Opened { backend, fleet: opened, before, started, read: anonymous()? };
     println!("{}", serde_json::to_string(&opened)?);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::try_join_all;
 use greenroom_fleet::backend::{LocalBackend, Requests};
-use greenroom_fleet::{Accepted, Fleet, FleetPrompt};
+use greenroom_fleet::{Accepted, FeedRetention, Fleet, FleetPrompt};
 use redb::Database;
 
 use super::{Result, accept, folder, local, median, prompt, raw_commit};
@@ -12,7 +12,7 @@ use super::{Result, accept, folder, local, median, prompt, raw_commit};
 /// Callers at once, and the prompts that they send in all in a run.
 const CALLERS: [(usize, usize); 3] = [(1, 200), (16, 1_600), (64, 3_200)];
 /// The rows that each accept for a new name writes besides those that the accepts of a group share, and their mean size.
-const ROWS: (usize, usize) = (6, 220);
+const ROWS: (usize, usize) = (7, 200);
 
 pub(super) async fn measure(times: usize) -> Result<()> {
     let folder = folder()?;
@@ -21,30 +21,33 @@ pub(super) async fn measure(times: usize) -> Result<()> {
     raw_commit(&raw, 1, 1, None)?;
     let ordered = Database::create(path("ordered"))?;
     let backend = LocalBackend::open(path("backend")).await?;
+    let with_feed = LocalBackend::open(path("with feed")).await?;
+    with_feed.set_feed(Some(FeedRetention::new())).await?;
     let fleet =
         local(&path("fleet")).await?.profile("default", |_| greenroom::Session::builder()).start().await?;
     println!(
-        "\n| accepts/s, durable | redb, a row each | redb, {} rows each | backend | fleet | backend to redb with the same rows | fleet to backend |",
+        "\n| accepts/s, durable | redb, a row each | redb, {} rows each | backend | fleet | backend to redb with the same rows | fleet to backend | with a feed to without |",
         ROWS.0
     );
-    println!("|---|--:|--:|--:|--:|--:|--:|");
+    println!("|---|--:|--:|--:|--:|--:|--:|--:|");
     for (callers, prompts) in CALLERS {
-        let mut figures: [Vec<f64>; 4] = Default::default();
+        let mut figures: [Vec<f64>; 5] = Default::default();
         for _ in 0..times {
             let per_second = |time: Duration| prompts as f64 / time.as_secs_f64();
             figures[0].push(per_second(commits(&ordered, callers, prompts, None)?));
             figures[1].push(per_second(commits(&raw, callers, prompts, Some(ROWS))?));
             figures[2].push(per_second(by_backend(&backend, callers, prompts).await?));
             figures[3].push(per_second(by_fleet(&fleet, callers, prompts).await?));
+            figures[4].push(per_second(by_backend(&with_feed, callers, prompts).await?));
         }
         let ratio = |of: usize, to: usize| {
             let pairs = figures[of].iter().zip(&figures[to]);
             median(&pairs.map(|(of, to)| of / to).collect::<Vec<_>>())
         };
-        let (redb, same) = (ratio(2, 1), ratio(3, 2));
-        let [row, rows, backend, fleet] = figures.map(|figures| median(&figures));
+        let (redb, same, feed) = (ratio(2, 1), ratio(3, 2), ratio(4, 2));
+        let [row, rows, backend, fleet, _] = figures.map(|figures| median(&figures));
         println!(
-            "| {callers} at once | {row:.0} | {rows:.0} | {backend:.0} | {fleet:.0} | {redb:.2} | {same:.2} |"
+            "| {callers} at once | {row:.0} | {rows:.0} | {backend:.0} | {fleet:.0} | {redb:.2} | {same:.2} | {feed:.2} |"
         );
     }
     fleet.drain(Duration::from_secs(10)).await;

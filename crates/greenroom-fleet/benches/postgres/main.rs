@@ -79,6 +79,7 @@ fn accept(name: String) -> Accept {
         conversation: Uuid::new_v4(),
         host: None,
         key: None,
+        labels: Default::default(),
         content: PromptContent { prompt: json!("x".repeat(200)), continuation: None },
         continuations: 0,
         not_before: None,
@@ -214,7 +215,15 @@ async fn turn(backend: &PostgresBackend, owner: &Ownership) -> Duration {
     let attempt = begun(backend, owner, prompt).await;
     let took = before.elapsed();
     let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
-    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(0), quarantine: None };
+    let finish = Finish {
+        owner: owner.clone(),
+        prompt,
+        attempt,
+        outcome,
+        cost: Some(0),
+        usage: None,
+        quarantine: None,
+    };
     assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(_)));
     took
 }

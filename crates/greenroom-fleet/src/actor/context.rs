@@ -28,6 +28,7 @@ use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
 use crate::record::{Cause, NameState, NodeState, ProcessRecord};
 use crate::request::Change;
+use crate::usage::Usage;
 use crate::users::Users;
 
 /// Attempts to carry out a request of the application, and the pause between them.
@@ -92,6 +93,8 @@ pub(crate) struct FleetShared {
     pub(crate) peers: Arc<AtomicU32>,
     /// The names that have an actor here, with what they hold.
     pub(crate) awake: Mutex<HashMap<Name, Arc<NameCell>>>,
+    /// What the turns of this node have used.
+    pub(crate) used: Mutex<Usage>,
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,
     pub(crate) events: broadcast::Sender<FleetEvent>,

@@ -18,6 +18,7 @@ use crate::actor::supervisor::FleetSupervisor;
 use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, FleetEvents};
+use crate::feed::FeedRetention;
 use crate::fence::{self, Fence};
 use crate::files::Folders;
 use crate::health::NodeHealth;
@@ -45,6 +46,7 @@ pub struct FleetBuilder {
     placement: Placement,
     transcripts: Option<TranscriptsIn>,
     watchdog: bool,
+    feed: Option<FeedRetention>,
     events: broadcast::Sender<FleetEvent>,
     ended: CancellationToken,
 }
@@ -65,6 +67,7 @@ impl Fleet {
             placement: Placement::default(),
             transcripts: None,
             watchdog: true,
+            feed: None,
             events: broadcast::Sender::new(EVENTS),
             ended: CancellationToken::new(),
         }
@@ -220,6 +223,18 @@ impl FleetBuilder {
         self
     }
 
+    /// Keeps a [feed](crate::FleetTenant::feed) of what happens. Without this call the fleet leaves the backend's feed as it is: at first
+    /// there is none, and one that another node keeps, or an earlier start of the service, goes on.
+    /// [`Admin::set_feed`](crate::admin::Admin::set_feed) ends it.
+    ///
+    /// Each transition then writes three rows and a counter more. The nodes of a fleet share one feed, and the last one that starts sets its
+    /// retention.
+    #[must_use]
+    pub fn feed(mut self, retention: FeedRetention) -> Self {
+        self.feed = Some(retention);
+        self
+    }
+
     /// Subscribes to the events of the fleet from its opening on: processes of an earlier start that are ended, sessions that are
     /// quarantined for them, and prompts that begin before [`start`](FleetBuilder::start) returns. The events end with the fleet, and
     /// without one if the builder is dropped or the opening fails.
@@ -264,7 +279,12 @@ impl FleetBuilder {
 
     async fn open(self, parent: Option<ActorCell>) -> Result<Fleet, FleetError> {
         self.check()?;
+        let feed = self.feed;
         let shared = Arc::new(self.shared()?);
+        // Before the opening gives the turns of lost nodes their outcomes.
+        if feed.is_some() {
+            shared.ask(|backend| backend.set_feed(feed)).await?;
+        }
         opening::open(&shared).await?;
         let spawned = match parent {
             Some(parent) => Actor::spawn_linked(None, FleetSupervisor, shared.clone(), parent).await,
@@ -332,6 +352,7 @@ impl FleetBuilder {
             shares_folder: transcripts == TranscriptsIn::SharedFolder,
             peers,
             awake: Default::default(),
+            used: Default::default(),
             events: self.events,
             draining: CancellationToken::new(),
             asked_to_drain: CancellationToken::new(),

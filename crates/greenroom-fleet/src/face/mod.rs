@@ -1,7 +1,9 @@
 //! The face of a fleet: its builder, its handles, and what they report.
 
 pub(crate) mod builder;
+pub(crate) mod feed;
 pub(crate) mod fleet;
+pub(crate) mod lists;
 pub(crate) mod operator;
 pub(crate) mod prompt;
 pub(crate) mod questions;

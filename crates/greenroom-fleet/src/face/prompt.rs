@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use greenroom::Prompt;
 
+use crate::label::Labels;
+
 /// A prompt for a session of a fleet: what is said, and how it is kept.
 ///
 /// ```
@@ -18,6 +20,7 @@ use greenroom::Prompt;
 pub struct FleetPrompt {
     pub(crate) prompt: Prompt,
     pub(crate) key: Option<String>,
+    pub(crate) labels: Labels,
     pub(crate) not_before: Option<SystemTime>,
     pub(crate) wait: Option<Duration>,
     /// The prompt after a lost owner, and how often it may be sent.
@@ -28,13 +31,21 @@ impl FleetPrompt {
     /// A prompt without a key, which may begin at once.
     pub fn new(prompt: impl Into<Prompt>) -> Self {
         let prompt = prompt.into();
-        Self { prompt, key: None, not_before: None, wait: None, continuation: None }
+        Self { prompt, key: None, labels: Labels::new(), not_before: None, wait: None, continuation: None }
     }
 
     /// Sets the application's key, unique in its session: a prompt that is sent again with its key is found, and not sent twice.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
+        self
+    }
+
+    /// Sets a [label](Labels), by which [`FleetSession::prompts`](crate::FleetSession::prompts) finds the prompt. Labels that are too many or
+    /// too long have the prompt refused.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels = self.labels.with(key, value);
         self
     }
 

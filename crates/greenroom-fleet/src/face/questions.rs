@@ -6,7 +6,7 @@ use crate::access::Action;
 use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::id::QuestionId;
-use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide, open};
+use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide};
 use crate::record::QuestionRecord;
 
 impl Fleet {
@@ -17,7 +17,8 @@ impl Fleet {
     ) -> Result<Vec<QuestionRecord>, FleetError> {
         let shared = &self.handle.shared;
         scope.allow(shared, Action::Read, query.name()).await?;
-        Ok(open(&query, |most| shared.ask(move |backend| backend.open_questions(most))).await?)
+        let Some(of) = query.of() else { return Ok(Vec::new()) };
+        Ok(shared.ask(|backend| backend.open_questions(of.clone(), query.most())).await?)
     }
 
     pub(super) async fn answer(

@@ -54,7 +54,7 @@ impl FleetSession {
         &self.name
     }
 
-    fn shared(&self) -> &std::sync::Arc<FleetShared> {
+    pub(super) fn shared(&self) -> &std::sync::Arc<FleetShared> {
         &self.fleet.handle.shared
     }
 
@@ -109,6 +109,7 @@ impl FleetSession {
             conversation: Uuid::new_v4(),
             host: self.shared().host_of_new(),
             key: prompt.key.clone(),
+            labels: prompt.labels.clone(),
             content: PromptContent {
                 prompt: json(&prompt.prompt)?,
                 continuation: prompt.continuation.as_ref().map(|(prompt, _)| json(prompt)).transpose()?,
@@ -290,7 +291,7 @@ impl FleetSession {
         self.fleet.questions(&self.scope, QuestionQuery::new().session(self.name.clone())).await
     }
 
-    async fn allow(&self, action: Action) -> Result<(), FleetError> {
+    pub(super) async fn allow(&self, action: Action) -> Result<(), FleetError> {
         Ok(self.scope.allow(self.shared(), action, Some(&self.name)).await?)
     }
 

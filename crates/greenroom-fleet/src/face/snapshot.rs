@@ -15,55 +15,33 @@ use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::health::Health;
 use crate::id::{Name, NodeId, PromptId, Tenant};
+use crate::lock::locked;
 use crate::record::NameRecord;
-use crate::request::Page;
+use crate::usage::Usage;
 
-/// Names that are read from the backend at a time.
-const PAGE: usize = 256;
 /// The time for which the answer of admission is awaited.
 const ANSWERS: Duration = Duration::from_secs(1);
 
-/// Chooses the names of a [`FleetSnapshot`].
+/// Chooses the names of a [`FleetSnapshot`], among those that are awake on this node. [`Operator::names`] lists names as the backend keeps
+/// them, those that sleep or are awake elsewhere included.
 ///
 /// ```
 /// use greenroom_fleet::Query;
 ///
-/// let query = Query::stuck().limit(50);
+/// let query = Query::active().limit(50);
 /// # let _ = query;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Query {
-    which: Which,
     tenant: Option<Tenant>,
     after: Option<Name>,
     limit: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
-    All,
-    Active,
-    Stuck,
-}
-
 impl Query {
-    fn new(which: Which) -> Self {
-        Self { which, tenant: None, after: None, limit: 100 }
-    }
-
-    /// All names.
-    pub fn all() -> Self {
-        Self::new(Which::All)
-    }
-
-    /// Names that are not asleep on this node.
+    /// All names that are awake on this node.
     pub fn active() -> Self {
-        Self::new(Which::Active)
-    }
-
-    /// Names that [somebody has to look at](NameRecord::is_stuck).
-    pub fn stuck() -> Self {
-        Self::new(Which::Stuck)
+        Self { tenant: None, after: None, limit: 100 }
     }
 
     /// Names of this tenant only.
@@ -86,11 +64,6 @@ impl Query {
         self.limit = limit;
         self
     }
-
-    fn takes(&self, record: &NameRecord) -> bool {
-        (self.which != Which::Stuck || record.is_stuck())
-            && self.tenant.as_ref().is_none_or(|tenant| tenant == record.name.tenant())
-    }
 }
 
 /// The state of a fleet at one moment. Serialises to JSON.
@@ -112,7 +85,9 @@ pub struct FleetSnapshot {
     pub queued: u32,
     /// Tenants with names that are live or ask.
     pub tenants: BTreeMap<Tenant, Tally>,
-    /// The names of the query, in the order of their bytes.
+    /// What the turns of this node have used since it started.
+    pub usage: Usage,
+    /// The names of the query that are awake on this node, in the order of their bytes.
     pub names: Vec<NameSnapshot>,
     /// The last name of a page that is full: pass it to [`Query::after`].
     pub next: Option<Name>,
@@ -124,10 +99,10 @@ pub struct FleetSnapshot {
 pub struct NameSnapshot {
     /// What the backend keeps.
     pub record: NameRecord,
-    /// What the name does on this node: `passive`, `settled`, `waiting`, `activating`, `backoff`, `idle`, `running` or
+    /// What the name does on this node: `settled`, `waiting`, `activating`, `backoff`, `idle`, `running` or
     /// `passivating`.
     pub stage: &'static str,
-    /// The time since it does that, in milliseconds; 0 if it is passive.
+    /// The time since it does that, in milliseconds.
     pub stage_ms: u64,
     /// The prompt of the turn that runs on this node.
     pub running: Option<PromptId>,
@@ -146,7 +121,9 @@ impl Operator {
         // While admission is being restarted, nobody knows.
         let counted = tokio::time::timeout(ANSWERS, counts).await;
         let counts = counted.ok().and_then(Result::ok).unwrap_or_default();
-        let (names, next) = self.names(&query).await?;
+        let names = self.active(&query).await?;
+        let is_full = names.len() == query.limit;
+        let next = names.last().filter(|_| is_full).map(|name| name.record.name.clone());
         Ok(FleetSnapshot {
             node: shared.node,
             draining: shared.draining.is_cancelled(),
@@ -156,58 +133,34 @@ impl Operator {
             counts: counts.node,
             queued: shared.ask(|backend| backend.queued()).await?,
             tenants: counts.tenants.into_iter().collect(),
+            usage: *locked(&shared.used),
             names,
             next,
         })
     }
 
-    async fn names(&self, query: &Query) -> Result<(Vec<NameSnapshot>, Option<Name>), FleetError> {
+    async fn active(&self, query: &Query) -> Result<Vec<NameSnapshot>, FleetError> {
         let shared = &self.fleet.handle.shared;
         let cells = shared.awake().clone();
-        let snapshot = |record: NameRecord| {
-            let Some(cell) = cells.get(&record.name) else {
-                return NameSnapshot { record, stage: "passive", stage_ms: 0, running: None };
-            };
+        let chosen = |name: &&Name| {
+            Some(*name) > query.after.as_ref()
+                && query.tenant.as_ref().is_none_or(|tenant| tenant == name.tenant())
+        };
+        let mut names: Vec<_> = cells.keys().filter(chosen).collect();
+        names.sort();
+        let mut found = Vec::new();
+        for name in names {
+            if found.len() == query.limit {
+                break;
+            }
+            let record = shared.ask(|backend| backend.name_record(name.clone())).await?;
+            // A name without a record was deleted a moment ago.
+            let (Some(record), Some(cell)) = (record, cells.get(name)) else { continue };
             let holdings = cell.holdings();
             let (stage, since) = holdings.stage.unwrap_or_else(|| (StageKind::Settled, Instant::now()));
             let stage_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-            NameSnapshot { record, stage: stage.word(), stage_ms, running: holdings.running }
-        };
-        let mut found = Vec::new();
-        if query.which == Which::Active {
-            let mut names: Vec<_> =
-                cells.keys().filter(|name| Some(*name) > query.after.as_ref()).cloned().collect();
-            names.sort();
-            for name in names {
-                if found.len() == query.limit {
-                    break;
-                }
-                let record = shared.ask(|backend| backend.name_record(name.clone())).await?;
-                found.extend(record.filter(|record| query.takes(record)).map(snapshot));
-            }
-        } else {
-            let mut after = query.after.clone();
-            while found.len() < query.limit {
-                let page = Page { after: after.clone(), limit: PAGE };
-                let records = match (query.which, &query.tenant) {
-                    (Which::Stuck, tenant) => {
-                        shared.ask(|backend| backend.stuck_names((*tenant).clone(), page.clone())).await?
-                    }
-                    (_, Some(tenant)) => {
-                        shared.ask(|backend| backend.names_of(tenant.clone(), page.clone())).await?
-                    }
-                    (_, None) => shared.ask(|backend| backend.names(page.clone())).await?,
-                };
-                let Some(last) = records.last() else { break };
-                after = Some(last.name.clone());
-                let left = query.limit - found.len();
-                found.extend(
-                    records.into_iter().filter(|record| query.takes(record)).take(left).map(snapshot),
-                );
-            }
+            found.push(NameSnapshot { record, stage: stage.word(), stage_ms, running: holdings.running });
         }
-        let full = found.len() == query.limit;
-        let next = found.last().filter(|_| full).map(|name| name.record.name.clone());
-        Ok((found, next))
+        Ok(found)
     }
 }

@@ -38,9 +38,9 @@ use crate::record::QuestionRecord;
 #[derive(Clone)]
 #[must_use = "nothing happens until a method is called"]
 pub struct FleetTenant {
-    fleet: Fleet,
+    pub(super) fleet: Fleet,
     tenant: Tenant,
-    scope: Scope,
+    pub(super) scope: Scope,
 }
 
 impl Fleet {

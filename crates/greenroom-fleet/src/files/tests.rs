@@ -34,6 +34,7 @@ pub(crate) fn record(name: &str) -> NameRecord {
         losses: 0,
         quarantine: None,
         last_failure: None,
+        labels: Default::default(),
     }
 }
 

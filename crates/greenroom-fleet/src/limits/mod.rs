@@ -77,6 +77,8 @@ pub struct FleetLimits {
     pub left_processes: Duration,
     /// The time for which outcomes, messages and keys are kept after the outcome. Default: 24 hours.
     pub retention: Duration,
+    /// The time for which [usage](crate::FleetTenant::usage) is kept, in whole days. Default: 100 days.
+    pub usage: Duration,
 }
 
 impl FleetLimits {
@@ -88,7 +90,7 @@ impl FleetLimits {
     }
 
     /// Every limit of time.
-    pub(crate) fn durations(&self) -> [Duration; 12] {
+    pub(crate) fn durations(&self) -> [Duration; 13] {
         [
             self.idle_after,
             self.idle_before_eviction,
@@ -102,6 +104,7 @@ impl FleetLimits {
             self.drain,
             self.left_processes,
             self.retention,
+            self.usage,
         ]
     }
 }
@@ -127,6 +130,7 @@ impl Default for FleetLimits {
             drain: Duration::from_secs(28),
             left_processes: Duration::from_secs(30),
             retention: Duration::from_secs(24 * 3600),
+            usage: Duration::from_secs(100 * 24 * 3600),
         }
     }
 }

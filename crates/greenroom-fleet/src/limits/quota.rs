@@ -95,8 +95,7 @@ const SKEW: Duration = Duration::from_secs(60);
 impl Budget {
     /// The start of the period that a moment lies in.
     pub(crate) fn period_at(&self, moment: Timestamp) -> Timestamp {
-        let length = u64::try_from(self.period.as_millis()).unwrap_or(u64::MAX).max(1);
-        Timestamp(moment.0 - moment.0 % length)
+        moment.period(self.period)
     }
 
     /// True if the money of a period counts now. A node whose clock is a little late does not begin the last period again. A period of the

@@ -6,7 +6,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use greenroom::message::{ResultMessage, Typed, UsageTracker};
+use greenroom::message::{ResultMessage, TurnUsage, Typed, UsageTracker};
 use greenroom::report::InterruptedBy as SessionInterruptedBy;
 use greenroom::{Error, ErrorKind, Message, Outcome};
 use serde_json::Value;
@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use crate::limits::micro_dollars;
 use crate::record::{InterruptedBy, PromptOutcome};
 use crate::registry::depth;
+use crate::usage::Usage;
 
 /// Levels of JSON in a result that every backend can keep inside an outcome.
 const DEEPEST: usize = 100;
@@ -62,21 +63,36 @@ pub(crate) fn failed(error: &Error, result: Option<&Arc<Typed<ResultMessage>>>) 
     }
 }
 
-/// The cost of a turn in micro-dollars, given the end of each turn of an activation in order. `None`: the CLI had begun and told no cost,
-/// for instance because it was killed, or because its result has no `total_cost_usd`.
+/// The cost of a turn in micro-dollars and what it has used, given the end of each turn of an activation in order. `None`: the CLI had begun
+/// and told none, for instance because it was killed; the cost also if its result has no `total_cost_usd`.
 ///
-/// The tracker counts money that was spent between turns, too, by background tasks for instance, and by a turn without a result, if a later
+/// The tracker counts what was used between turns, too, by background tasks for instance, and by a turn without a result, if a later
 /// result tells it. A CLI that does not say what it has spent since its last result is taken
 /// to have spent the whole total of a resumed conversation: a budget is rather ended too early than too late.
-pub(crate) fn cost_of(tracker: &mut UsageTracker, ended: &greenroom::Result<Outcome>) -> Option<u64> {
-    match ended {
-        Ok(Outcome::NotStarted { .. } | Outcome::Appended) => Some(0),
-        ended => {
-            let result = ended.as_ref().ok().and_then(Outcome::result)?;
-            let spent = tracker.feed_result(result).cost_usd;
-            result.total_cost_usd.map(|_| micro_dollars(spent))
-        }
+pub(crate) fn metered(
+    tracker: &mut UsageTracker,
+    ended: &greenroom::Result<Outcome>,
+) -> (Option<u64>, Option<Usage>) {
+    if matches!(ended, Ok(Outcome::NotStarted { .. } | Outcome::Appended)) {
+        return (Some(0), Some(Usage::default()));
     }
+    let Some(result) = ended.as_ref().ok().and_then(Outcome::result) else { return (None, None) };
+    let TurnUsage { cost_usd, usage: main_thread, model_usage, .. } = tracker.feed_result(result);
+    let mut used = Usage { cost: micro_dollars(cost_usd), ..Usage::default() };
+    for model in model_usage.values() {
+        used.input += model.input_tokens;
+        used.output += model.output_tokens;
+        used.cache_read += model.cache_read_input_tokens;
+        used.cache_creation += model.cache_creation_input_tokens;
+    }
+    // A CLI that does not tell them by model tells those of the main thread.
+    if let Some(main_thread) = main_thread.filter(|_| model_usage.is_empty()) {
+        used.input = main_thread.input_tokens;
+        used.output = main_thread.output_tokens;
+        used.cache_read = main_thread.cache_read_input_tokens;
+        used.cache_creation = main_thread.cache_creation_input_tokens;
+    }
+    (result.total_cost_usd.map(|_| used.cost), Some(used))
 }
 
 /// A result as it is kept: without the fields that no backend can keep, because they are nested too deeply or have a number out

@@ -92,7 +92,7 @@ fn costs(results: &[(f64, Option<f64>)]) -> Vec<u64> {
             Some(since) => fields["model_usage_since_last_result"] = json!({ "m": { "costUSD": since } }),
             None => {}
         }
-        cost_of(&mut tracker, &Ok(Outcome::Completed { result: result(fields) })).unwrap()
+        metered(&mut tracker, &Ok(Outcome::Completed { result: result(fields) })).0.unwrap()
     };
     results.iter().map(cost).collect()
 }
@@ -120,5 +120,21 @@ fn the_cost_before_a_resume_is_not_counted_again() {
     // A CLI that does not say what it has spent since the last result.
     assert_eq!(costs(&[(10.5, None), (11.0, None)]), [10_500_000, 500_000]);
     let mut tracker = UsageTracker::new();
-    assert_eq!(cost_of(&mut tracker, &Ok(Outcome::Appended)), Some(0));
+    assert_eq!(metered(&mut tracker, &Ok(Outcome::Appended)), (Some(0), Some(Usage::default())));
+}
+
+#[test]
+fn tokens_of_subagents_count_for_their_turn() {
+    let mut tracker = UsageTracker::new();
+    let mut used =
+        |fields| metered(&mut tracker, &Ok(Outcome::Completed { result: result(fields) })).1.unwrap();
+    let main_thread = json!({ "input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 4 });
+    let tokens = |usage: Usage| [usage.input, usage.output, usage.cache_read, usage.cache_creation];
+    let model = |input: u64| json!({ "inputTokens": input, "outputTokens": 20, "cacheReadInputTokens": 30, "cacheCreationInputTokens": 40 });
+    assert_eq!(tokens(used(json!({ "subtype": "success", "usage": main_thread }))), [1, 2, 3, 4]);
+    let first = json!({ "subtype": "success", "usage": main_thread, "modelUsage": { "a": model(10), "b": model(5) } });
+    assert_eq!(tokens(used(first)), [15, 40, 60, 80]);
+    // The totals of the conversation.
+    let second = json!({ "subtype": "success", "usage": main_thread, "modelUsage": { "a": model(10), "b": model(6) } });
+    assert_eq!(tokens(used(second)), [1, 0, 0, 0]);
 }

@@ -10,12 +10,11 @@
 //! a node of the host joins again. They have the id of the conversation, so a session of the same name that was made anew is another one.
 
 use super::key::{Key, Table, last_id, number, text_and_rest};
-use super::moving::ended_of;
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step, parsed};
 use crate::error::BackendError;
-use crate::event::FleetEvent;
-use crate::id::{Name, PromptId, Term};
+use crate::feed::FeedEvent;
+use crate::id::{Name, Term};
 use crate::record::{NameRecord, NameState, ProcessRecord, PromptOutcome, Unsent};
 use crate::request::{Change, Erasure, FilesLeft, ForgottenFiles, HostMove, Marked};
 
@@ -40,7 +39,7 @@ impl Step<'_> {
             hosts.push(host);
         }
         self.txn.write(&Key::of(Table::Deleting).name(&name), &hosts)?;
-        self.made(FleetEvent::Deleting { name: record.name });
+        self.happened(&record.name, FeedEvent::Deleting)?;
         self.end_queue(&name)?;
         self.told.changes.push(Change::Deleting(name));
         Ok(Marked::Done)
@@ -60,8 +59,8 @@ impl Step<'_> {
         if !self.erase(name)? {
             return Ok(false);
         }
+        self.happened(&record.name, FeedEvent::Deleted)?;
         self.remove_name(&record)?;
-        self.made(FleetEvent::Deleted { name: record.name });
         Ok(true)
     }
 
@@ -163,13 +162,9 @@ impl Step<'_> {
         let queue: Vec<_> = queue.concat().into_iter().take(BATCH).collect();
         // All of them first, so that they are read together.
         let prompts: Vec<_> = queue.iter().map(|(_, id)| self.listed(id)).collect();
-        for ((order, id), prompt) in queue.iter().zip(prompts) {
+        for ((order, _), prompt) in queue.iter().zip(prompts) {
             let Some(prompt) = self.readable(prompt)? else {
                 self.drop_place(name, number(order)?)?;
-                // Its rows go with those of the prompts that have ended.
-                if let Some(id) = self.readable(parsed::<PromptId>(id).map(Some))? {
-                    self.txn.mark(&ended_of(name).prompt(id));
-                }
                 continue;
             };
             // A CLI has begun with a prompt that waits to go on with its continuation.

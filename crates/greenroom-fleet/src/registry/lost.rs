@@ -7,6 +7,7 @@ use super::nodes::NodeRow;
 use super::{Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
+use crate::feed::FeedEvent;
 use crate::id::{Name, NodeId, Term};
 use crate::record::{
     InterruptedBy, NameRecord, NameState, ProcessRecord, PromptOutcome, PromptState, Quarantine,
@@ -69,13 +70,14 @@ impl Step<'_> {
         let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(false) };
         // Nobody knows what the turn has cost.
         self.settle(&mut prompt, None)?;
+        self.meter(&mut prompt, None)?;
         if prompt.continuations > 0 {
             prompt.continuations -= 1;
             prompt.state = PromptState::Queued;
             record.continues.get_or_insert(prompt.id);
             self.end_questions(prompt.id)?;
             self.enqueue(record, &prompt)?;
-            self.made(FleetEvent::Continues { name: prompt.name, prompt: prompt.id });
+            self.happened(&prompt.name, FeedEvent::Continues { prompt: prompt.id })?;
             return Ok(true);
         }
         let by = InterruptedBy::OwnerLost { term };

@@ -3,6 +3,8 @@
 
 mod content;
 mod erasure;
+mod feed;
+mod lists;
 mod lost;
 mod map;
 mod messages;
@@ -18,17 +20,19 @@ mod room;
 mod tests;
 mod transcripts;
 mod turns;
+mod usage;
 mod waiting;
 
 use std::time::Duration;
 
 pub(crate) use erasure::files_of;
+pub(crate) use lists::{index_of_prompt, prompts_of};
 pub(crate) use lost::unreadable;
 #[cfg(any(feature = "postgres", feature = "testkit"))]
 pub(crate) use map::counter;
 #[cfg(feature = "postgres")]
 pub(crate) use map::key::is_counter;
-pub(crate) use map::key::{Key, Table, is_key, last_id, number};
+pub(crate) use map::key::{Key, Table, is_key, last_id, number, time_at_start};
 pub use map::rows::Lane;
 pub(crate) use map::rows::{Attempt, run_alone, try_on};
 pub(crate) use map::txn::depth;
@@ -37,8 +41,9 @@ pub use map::{Commit, Committed, Map, MapMut, Part, Range, Row, Rows, Wanted, co
 pub(crate) use map::{MemoryMap, sums, write};
 use map::{key, txn};
 pub(crate) use messages::runs;
-pub(crate) use moving::{end_of_prompt, ended_of, rows_of_prompt};
+pub(crate) use moving::{end_of_prompt, rows_of_prompt};
 pub(crate) use transcripts::{entries_of, transcripts_of};
+pub(crate) use usage::days_of_name;
 
 use crate::error::BackendErrorKind;
 pub(crate) use crate::error::Result;

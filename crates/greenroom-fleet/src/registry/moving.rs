@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::erasure::files_of;
 use super::key::{Key, Table, last_id};
+use super::lists::prompts_of;
 use super::prompts::kept_bytes;
 use super::quota::signed;
 use super::{BATCH, Result, Step, parsed};
@@ -69,6 +70,7 @@ impl Step<'_> {
         // It stands in no list here.
         (record.listed, record.stuck) = (None, false);
         self.add_to(Table::NamesOf, record.name.tenant(), 1);
+        self.index_labels(&record, true);
         self.put_name(&mut record)?;
         Ok(true)
     }
@@ -109,13 +111,14 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// Removes the ended prompts of a name, with everything that belongs to them, its keys and its commands. `false`: something is left.
+    /// Removes the prompts of a name that have ended, with everything that belongs to them, its keys, its commands and its usage. `false`:
+    /// something is left.
     pub(super) fn forget_prompts_of(&mut self, name: &Name) -> Result<bool> {
         // First, so that no key leads to a prompt that is gone.
         if self.txn.remove_under(&Key::of(Table::Keys).name(name), BATCH)?.is_none() {
             return Ok(false);
         }
-        let (mut rows, of_name) = (BATCH, ended_of(name));
+        let (mut rows, of_name) = (BATCH, prompts_of(name));
         let prompts = self.txn.under(&of_name, PROMPTS);
         for (key, _) in &prompts {
             let id = PromptId(last_id(key)?);
@@ -125,18 +128,17 @@ impl Step<'_> {
             {
                 self.txn.remove(&Key::of(Table::Ended).time(at).prompt(id));
             }
-            if !self.forget_prompt(id, None, BATCH, &mut rows)? {
+            if !self.forget_prompt(id, BATCH, &mut rows)? {
                 return Ok(false);
             }
-            self.txn.remove(&of_name.clone().followed_by(key));
+            self.unlist_prompt(id, &of_name.clone().followed_by(key))?;
         }
-        Ok(prompts.len() < PROMPTS && self.forget_commands_of(name, BATCH)?)
+        if prompts.len() >= PROMPTS || !self.forget_commands_of(name, BATCH)? {
+            return Ok(false);
+        }
+        self.remove_days(name)?;
+        Ok(true)
     }
-}
-
-/// The beginning of the keys of a name's prompts that have ended.
-pub(crate) fn ended_of(name: &Name) -> Key {
-    Key::of(Table::EndedOf).name(name)
 }
 
 /// The place of a prompt's record in the list of ends, if the prompt has ended, and the bytes that count as kept of it.

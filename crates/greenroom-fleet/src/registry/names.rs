@@ -5,7 +5,7 @@ use super::key::{Key, Table, name_at_start};
 use super::lost::process_key;
 use super::{Result, Step};
 use crate::error::BackendError;
-use crate::event::FleetEvent;
+use crate::feed::FeedEvent;
 use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::record::{NameRecord, NameState, Quarantine};
 use crate::request::{ActivationFailed, Claim, Claimed, Counted, Marked, Owned, Ownership, Page};
@@ -134,7 +134,7 @@ impl Step<'_> {
         }
         (record.failures, record.losses, record.last_failure) = (Vec::new(), 0, None);
         self.free_now(&mut record)?;
-        self.made(FleetEvent::Unquarantined { name: record.name });
+        self.happened(&record.name, FeedEvent::Unquarantined)?;
         Ok(true)
     }
 
@@ -148,6 +148,8 @@ impl Step<'_> {
         if record.term > self.deleted_term()? {
             self.txn.write(&Key::of(Table::DeletedTerm), &record.term)?;
         }
+        self.end_numbers(&record.name)?;
+        self.index_labels(record, false);
         self.txn.remove(&Key::of(Table::Deleting).name(&record.name));
         self.txn.remove(&Key::of(Table::Stuck).name(&record.name));
         self.txn.remove(&Key::of(Table::Names).name(&record.name));
@@ -165,8 +167,7 @@ impl Step<'_> {
 
     pub(super) fn quarantine_now(&mut self, record: &mut NameRecord, quarantine: Quarantine) -> Result<()> {
         let Quarantine { kind, why } = quarantine;
-        let name = record.name.clone();
-        self.made(FleetEvent::Quarantined { name, kind, why: why.clone() });
+        self.happened(&record.name, FeedEvent::Quarantined { kind, why: why.clone() })?;
         (record.state, record.quarantine) = (NameState::Quarantined { kind, why, since: self.now }, None);
         self.put_name(record)
     }

@@ -2,15 +2,15 @@
 
 use super::content::Content;
 use super::key::{Key, Table, last_id};
+use super::lists::{check_labels, place_of};
 use super::messages::of_prompt;
-use super::moving::ended_of;
 use super::quota::signed;
 use super::room::RECORD_BYTES;
 use super::txn::to_json;
 use super::waiting::{due_key, queue_key, reminder_key};
 use super::{Result, Step, parsed};
 use crate::error::BackendError;
-use crate::event::FleetEvent;
+use crate::feed::FeedEvent;
 use crate::id::{AttemptId, Name, PromptId, Term, Timestamp};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome, PromptRecord, PromptState, Unsent};
 use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
@@ -28,8 +28,10 @@ const OF_NEXT: usize = 64;
 
 impl Step<'_> {
     pub(crate) fn accept(&mut self, accept: Accept) -> Result<Accepted> {
+        check_labels(&accept.labels)?;
         let key = accept.key.as_ref().map(|key| key_of(&accept.name, key));
         self.txn.want(&Key::of(Table::Names).name(&accept.name));
+        self.want_feed(&accept.name);
         key.iter().for_each(|key| self.txn.want(key));
         self.want_quota(accept.name.tenant());
         let content = Content::of(&accept.content)?;
@@ -65,6 +67,7 @@ impl Step<'_> {
             id: accept.prompt,
             name: accept.name.clone(),
             key: accept.key.clone(),
+            labels: accept.labels.clone(),
             accepted_at: self.now,
             due_at,
             expires_at: due_at.after(accept.wait),
@@ -79,14 +82,16 @@ impl Step<'_> {
             kept_bytes: 0,
             dropped: 0,
             asked: 0,
+            usage: Default::default(),
         };
         self.txn.put(Key::of(Table::Contents).prompt(prompt.id).bytes(), content.json.as_bytes());
         self.add_to(Table::KeptBytes, prompt.name.tenant(), signed(kept_bytes(&prompt)));
         key.map_or(Ok(()), |key| self.txn.write(&key, &prompt.id))?;
         self.txn.mark(&expiry_key(&prompt));
+        self.list_prompt(&prompt)?;
         self.enqueue(&mut name, &prompt)?;
         self.put_name(&mut name)?;
-        self.made(FleetEvent::Accepted { name: accept.name, prompt: prompt.id });
+        self.happened(&prompt.name, FeedEvent::Accepted { prompt: prompt.id })?;
         Ok(Accepted::New(prompt))
     }
 
@@ -144,16 +149,12 @@ impl Step<'_> {
     ) -> Result<()> {
         prompt.state = PromptState::Ended { at: self.now, attempt };
         self.keep_outcome(prompt, outcome)?;
-        let place = ended_of(&prompt.name).prompt(prompt.id);
-        let key = prompt.key.as_ref().map(|key| key_of(&prompt.name, key));
-        self.txn.put(place.bytes(), key.as_ref().map_or(&[], Key::rest));
-        self.txn.put(Key::of(Table::Ended).time(self.now).prompt(prompt.id).bytes(), place.rest());
+        self.txn.put(Key::of(Table::Ended).time(self.now).prompt(prompt.id).bytes(), place_of(prompt).rest());
         self.put_prompt(prompt)?;
         self.end_questions(prompt.id)?;
         self.told.changes.push(Change::Ended(prompt.id));
-        let (name, outcome) = (prompt.name.clone(), outcome.word());
-        self.made(FleetEvent::Ended { name, prompt: prompt.id, outcome });
-        Ok(())
+        let (outcome, usage) = (outcome.word().to_owned(), prompt.usage);
+        self.happened(&prompt.name, FeedEvent::Ended { prompt: prompt.id, outcome, usage })
     }
 
     /// Writes the outcome of a prompt. The content of a prompt that was taken back, or went with its session, goes at once.
@@ -270,11 +271,9 @@ impl Step<'_> {
         for (at, (key, place)) in ended.iter().enumerate() {
             // The numbers of rows to read do not depend on the prompts before, so that all are read together.
             let most = if at == 0 { ROWS } else { OF_NEXT };
-            let place = Key::of(Table::EndedOf).followed_by(place);
-            let of_key = self.txn.get(place.bytes()).filter(|rest| !rest.is_empty());
-            let of_key = of_key.map(|rest| Key::of(Table::Keys).followed_by(&rest));
-            self.txn.remove(&place);
-            if !self.forget_prompt(PromptId(last_id(key)?), of_key, most, &mut rows)? {
+            let (id, place) = (PromptId(last_id(key)?), Key::of(Table::PromptsOf).followed_by(place));
+            self.unlist_prompt(id, &place)?;
+            if !self.forget_prompt(id, most, &mut rows)? {
                 return Ok(at + 1);
             }
             self.txn.delete(key);
@@ -283,20 +282,8 @@ impl Step<'_> {
     }
 
     /// Removes a prompt, then what belongs to it, up to `most` rows of each kind. Counts them down from `rows`. `false`: something
-    /// is left, or `rows` is down. `of_key` is the row of the application's key.
-    pub(super) fn forget_prompt(
-        &mut self,
-        id: PromptId,
-        of_key: Option<Key>,
-        most: usize,
-        rows: &mut usize,
-    ) -> Result<bool> {
-        // A session of the same name that was made anew may use the key for another prompt.
-        if let Some(of_key) = of_key
-            && self.readable(self.txn.read::<PromptId>(&of_key))? == Some(id)
-        {
-            self.txn.remove(&of_key);
-        }
+    /// is left, or `rows` is down.
+    pub(super) fn forget_prompt(&mut self, id: PromptId, most: usize, rows: &mut usize) -> Result<bool> {
         // Removed with the record, once.
         if let Some(prompt) = self.readable(self.prompt_record(id))? {
             self.add_to(Table::KeptBytes, prompt.name.tenant(), -signed(kept_bytes(&prompt)));
@@ -336,6 +323,7 @@ impl Step<'_> {
             losses: 0,
             quarantine: None,
             last_failure: None,
+            labels: Default::default(),
         }
     }
 }

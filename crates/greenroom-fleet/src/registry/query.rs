@@ -1,9 +1,9 @@
 //! Questions of the fleet about what is there.
 
-use super::key::{Key, Table, name_at_start, number};
+use super::key::{Key, Table, name_at_start, time_at_start};
 use super::{FIRST_KEY, Part, Result, Row, Step};
 use crate::error::{BackendError, BackendErrorKind};
-use crate::id::{Name, PromptId, Tenant, Timestamp};
+use crate::id::{Name, PromptId, Timestamp};
 use crate::record::{NameRecord, PromptRecord};
 use crate::request::Page;
 
@@ -16,32 +16,6 @@ impl Step<'_> {
     /// The records of prompts that are known and can be read.
     pub(crate) fn prompt_records(&self, prompts: Vec<PromptId>) -> Result<Vec<PromptRecord>> {
         prompts.into_iter().filter_map(|id| self.readable(self.prompt_record(id)).transpose()).collect()
-    }
-
-    /// A page of names that can be read, in the order of their bytes.
-    pub(crate) fn names(&self, page: Page) -> Result<Vec<NameRecord>> {
-        self.names_listed(Table::Names, None, page)
-    }
-
-    /// A page of names of a tenant that can be read, in the order of their bytes.
-    pub(crate) fn names_of(&self, tenant: Tenant, page: Page) -> Result<Vec<NameRecord>> {
-        self.names_listed(Table::Names, Some(&tenant), page)
-    }
-
-    /// A page of names that somebody has to look at and that can be read, in the order of their bytes.
-    pub(crate) fn stuck_names(&self, tenant: Option<Tenant>, page: Page) -> Result<Vec<NameRecord>> {
-        self.names_listed(Table::Stuck, tenant.as_ref(), page)
-    }
-
-    /// A page of the names in a list: of all tenants, or of one.
-    fn names_listed(&self, list: Table, tenant: Option<&Tenant>, page: Page) -> Result<Vec<NameRecord>> {
-        let after = page.after.as_ref().map(|after| Key::of(list).name(after));
-        let prefix = tenant.map_or(Key::of(list), |tenant| Key::of(list).tenant(tenant));
-        let start = prefix.rest().to_vec();
-        self.page(&prefix, after, page.limit.min(Page::MOST), |step, key, _| {
-            let name = name_at_start(&[&start, key].concat());
-            step.readable(name.and_then(|name| step.name(&name)))
-        })
     }
 
     /// Up to `limit` items of the rows under `prefix` after `after`. `item` gets the key without the
@@ -66,6 +40,10 @@ impl Step<'_> {
                 for (key, row) in &rows {
                     items.extend(item(step, key, row)?);
                 }
+                // Otherwise it would read on in place of the rows that it lacks.
+                if step.txn.lacks_rows() {
+                    break;
+                }
                 // The attempt begins anew with each read, so few reads pass over many rows.
                 wanted = wanted.saturating_mul(2).clamp(64, Page::MOST);
             }
@@ -77,7 +55,7 @@ impl Step<'_> {
     /// The earliest moment after `after` for which a prompt waits.
     pub(crate) fn next_due(&self, after: Timestamp) -> Result<Option<Timestamp>> {
         let rows = self.txn.after(&Key::of(Table::Due), &Key::of(Table::Due).time(after), 1);
-        rows.first().map(|(key, _)| time(key)).transpose()
+        rows.first().map(|(key, _)| time_at_start(key)).transpose()
     }
 
     /// The earliest moment at which time has to do something: a prompt or a question expires.
@@ -85,7 +63,7 @@ impl Step<'_> {
         let mut next = None;
         for table in [Table::Expiries, Table::Deadlines] {
             let rows = self.txn.under(&Key::of(table), 1);
-            let first = rows.first().map(|(key, _)| time(key)).transpose()?;
+            let first = rows.first().map(|(key, _)| time_at_start(key)).transpose()?;
             next = [next, first].into_iter().flatten().min();
         }
         Ok(next)
@@ -106,8 +84,4 @@ impl Step<'_> {
         rows.iter().for_each(|(key, value)| self.txn.put(key, value));
         Ok(())
     }
-}
-
-fn time(key: &[u8]) -> Result<Timestamp> {
-    number(key.get(..8).unwrap_or_default()).map(Timestamp)
 }

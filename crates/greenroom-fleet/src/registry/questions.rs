@@ -6,16 +6,17 @@ use super::key::{Key, Table, last_id};
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
-use crate::event::FleetEvent;
-use crate::id::{AttemptId, PromptId, QuestionId};
+use crate::feed::FeedEvent;
+use crate::id::{AttemptId, Name, PromptId, QuestionId};
 use crate::record::{Decision, QuestionRecord};
-use crate::request::{Answered, Ask, Change, Owned, Page};
+use crate::request::{Answered, Ask, Change, Owned, Page, QuestionsOf};
 
 impl Step<'_> {
     /// Keeps a question. `Done(None)`: the turn does not run any more.
     pub(crate) fn ask(&mut self, ask: Ask) -> Result<Owned<Option<QuestionRecord>>> {
         self.txn.want(&Key::of(Table::Questions).question(ask.question));
         self.txn.want(&Key::of(Table::Prompts).prompt(ask.prompt));
+        self.want_feed(&ask.owner.name);
         let Some(name) = self.owned(&ask.owner)? else { return Ok(Owned::Fenced) };
         if let Some(known) = self.question(ask.question)? {
             let same = known.name == name.name && known.prompt == ask.prompt;
@@ -47,10 +48,11 @@ impl Step<'_> {
             decision: None,
         };
         self.put_question(&question)?;
-        open_places(&question).iter().for_each(|place| self.txn.mark(place));
+        let [of_prompt, of_tenant, deadline] = open_places(&question);
+        self.txn.put(deadline.bytes(), of_tenant.rest());
+        [of_prompt, of_tenant].iter().for_each(|place| self.txn.mark(place));
         self.told.changes.push(Change::Asked(question.prompt, question.id));
-        let name = question.name.clone();
-        self.made(FleetEvent::Asked { name, prompt: question.prompt, question: question.id });
+        self.happened(&question.name, FeedEvent::Asked { prompt: question.prompt, question: question.id })?;
         Ok(Owned::Done(Some(question)))
     }
 
@@ -74,10 +76,13 @@ impl Step<'_> {
     /// Decides open questions whose deadline has passed. Answers with the questions.
     pub(crate) fn expire_questions(&mut self, limit: usize) -> Result<Vec<QuestionRecord>> {
         let mut expired = Vec::new();
-        for (key, _) in self.passed(Table::Deadlines, limit) {
+        for (key, of_tenant) in self.passed(Table::Deadlines, limit) {
             match self.readable(self.question(QuestionId(last_id(&key)?)))? {
                 Some(question) => expired.push(self.decide(question, Decision::Expired { at: self.now })?),
-                None => self.txn.delete(&key),
+                None => {
+                    self.txn.delete(&key);
+                    self.txn.remove(&Key::of(Table::QuestionsOfTenant).followed_by(&of_tenant));
+                }
             }
         }
         Ok(expired)
@@ -101,11 +106,28 @@ impl Step<'_> {
     }
 
     /// Open questions, the one with the nearest deadline first.
-    pub(crate) fn open_questions(&self, limit: usize) -> Result<Vec<QuestionRecord>> {
+    pub(crate) fn open_questions(&self, of: QuestionsOf, limit: usize) -> Result<Vec<QuestionRecord>> {
+        self.looking(|step| {
+            let list = match of {
+                QuestionsOf::All => Key::of(Table::Deadlines),
+                QuestionsOf::Tenant(tenant) => Key::of(Table::QuestionsOfTenant).tenant(&tenant),
+                QuestionsOf::Session(name) => return step.open_questions_of(&name, limit),
+            };
+            step.page(&list, None, limit, |step, key, _| {
+                step.readable(step.question(QuestionId(last_id(key)?)))
+            })
+        })
+    }
+
+    /// Open questions of a name: those of the turn that runs.
+    fn open_questions_of(&self, name: &Name, limit: usize) -> Result<Vec<QuestionRecord>> {
+        let Some(running) = self.name(name)?.and_then(|name| name.running) else { return Ok(Vec::new()) };
         let mut open = Vec::new();
-        for (key, _) in self.txn.under(&Key::of(Table::Deadlines), limit) {
+        for (key, _) in self.txn.under(&Key::of(Table::QuestionsOfPrompt).prompt(running), BATCH) {
             open.extend(self.readable(self.question(QuestionId(last_id(&key)?)))?);
         }
+        open.sort_by_key(|question| (question.deadline, question.id));
+        open.truncate(limit);
         Ok(open)
     }
 
@@ -116,8 +138,8 @@ impl Step<'_> {
             let id = QuestionId(last_id(&key)?);
             // A question that cannot be read keeps no turn from its end.
             if let Some(question) = self.readable(self.question(id))? {
-                self.txn.remove(&Key::of(Table::Deadlines).time(question.deadline).question(id));
-                self.decided(question);
+                open_places(&question).iter().for_each(|place| self.txn.remove(place));
+                self.decided(&question)?;
             }
             self.txn.remove(&Key::of(Table::Questions).question(id));
             self.txn.remove(&Key::of(Table::QuestionsOfPrompt).prompt(prompt).question(id));
@@ -141,13 +163,12 @@ impl Step<'_> {
         open_places(&question).iter().for_each(|place| self.txn.remove(place));
         self.txn.mark(&Key::of(Table::DecidedOfPrompt).prompt(question.prompt).question(question.id));
         self.told.changes.push(Change::Decided(question.prompt, question.id));
-        self.decided(question.clone());
+        self.decided(&question)?;
         Ok(question)
     }
 
-    fn decided(&mut self, question: QuestionRecord) {
-        let QuestionRecord { id, name, prompt, .. } = question;
-        self.made(FleetEvent::Decided { name, prompt, question: id });
+    fn decided(&mut self, question: &QuestionRecord) -> Result<()> {
+        self.happened(&question.name, FeedEvent::Decided { prompt: question.prompt, question: question.id })
     }
 
     fn put_question(&mut self, question: &QuestionRecord) -> Result<()> {
@@ -155,10 +176,12 @@ impl Step<'_> {
     }
 }
 
-/// The places of an open question in the list of its turn and in that of deadlines.
-fn open_places(question: &QuestionRecord) -> [Key; 2] {
+/// The places of an open question in the list of its turn, in that of its tenant, and in that of deadlines.
+fn open_places(question: &QuestionRecord) -> [Key; 3] {
+    let of_tenant = Key::of(Table::QuestionsOfTenant).tenant(question.name.tenant());
     [
         Key::of(Table::QuestionsOfPrompt).prompt(question.prompt).question(question.id),
+        of_tenant.time(question.deadline).question(question.id),
         Key::of(Table::Deadlines).time(question.deadline).question(question.id),
     ]
 }

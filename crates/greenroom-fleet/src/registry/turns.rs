@@ -8,6 +8,7 @@ use super::quota::signed;
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
+use crate::feed::FeedEvent;
 use crate::id::PromptId;
 use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind};
 use crate::request::{Append, Begin, Change, Finish, Owned};
@@ -18,6 +19,7 @@ impl Step<'_> {
         self.txn.want(&Key::of(Table::Contents).prompt(begin.prompt));
         self.want_place(&begin.owner.name, 1);
         self.want_quota(begin.owner.name.tenant());
+        self.want_feed(&begin.owner.name);
         let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
         let Some(mut prompt) = self.prompt_record(begin.prompt)?.filter(|prompt| prompt.name == name.name)
         else {
@@ -51,6 +53,7 @@ impl Step<'_> {
         (name.running, name.last_failure) = (Some(prompt.id), None);
         self.put_prompt(&prompt)?;
         self.put_name(&mut name)?;
+        self.happened(&prompt.name, FeedEvent::Begun { prompt: prompt.id })?;
         Ok(Owned::Done(Some(self.to_send(&prompt)?)))
     }
 
@@ -89,6 +92,8 @@ impl Step<'_> {
     pub(crate) fn finish(&mut self, finish: Finish) -> Result<Owned<bool>> {
         self.txn.want(&Key::of(Table::Prompts).prompt(finish.prompt));
         self.want_place(&finish.owner.name, 0);
+        self.want_usage(&finish.owner.name);
+        self.want_feed(&finish.owner.name);
         self.txn.want_under(&Key::of(Table::QuestionsOfPrompt).prompt(finish.prompt), BATCH);
         // An owner that lost its name since may have finished before.
         let Some(mut name) = self.owned(&finish.owner)? else {
@@ -109,6 +114,7 @@ impl Step<'_> {
         }
         self.put_name(&mut name)?;
         self.settle(&mut prompt, finish.cost)?;
+        self.meter(&mut prompt, finish.usage)?;
         self.end(&mut prompt, Some(finish.attempt), &finish.outcome)?;
         Ok(Owned::Done(true))
     }

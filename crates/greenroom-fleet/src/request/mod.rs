@@ -27,7 +27,7 @@ pub use names::{
 pub use prompts::{Accept, Accepted, Withdrawn};
 pub use refused::Refused;
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
-pub use turns::{Answered, Append, Ask, Begin, Finish};
+pub use turns::{Answered, Append, Ask, Begin, Finish, QuestionsOf};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::refused::Refused;
 use crate::id::{Name, PromptId, Timestamp};
+use crate::label::Labels;
 use crate::limits::{QueueBounds, Quota};
 use crate::record::{PromptContent, PromptRecord};
 
@@ -24,6 +25,8 @@ pub struct Accept {
     pub host: Option<String>,
     /// The application's key for this prompt, unique in its session.
     pub key: Option<String>,
+    /// The labels of the prompt.
+    pub labels: Labels,
     /// The content.
     pub content: PromptContent,
     /// How often the continuation may be sent.

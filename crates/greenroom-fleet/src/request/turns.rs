@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Ownership;
-use crate::id::{AttemptId, PromptId, QuestionId};
+use crate::id::{AttemptId, Name, PromptId, QuestionId, Tenant};
 use crate::limits::Quota;
 use crate::record::{PromptOutcome, QuestionRecord};
+use crate::usage::Usage;
 
 /// The start of a prompt, written down before its first byte is sent to a CLI.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +52,8 @@ pub struct Finish {
     pub outcome: PromptOutcome,
     /// The cost of the turn, in micro-dollars. `None`: its CLI has not told it, and the turn costs what was set aside for it.
     pub cost: Option<u64>,
+    /// What the turn has used. `None`: its CLI has not told it.
+    pub usage: Option<Usage>,
     /// The reason to quarantine the name as soon as the owner gives it up or is lost. `None`: there is no new reason.
     pub quarantine: Option<String>,
 }
@@ -68,6 +71,17 @@ pub struct Ask {
     pub wait: Duration,
     /// The question: its kind and its fields.
     pub body: Value,
+}
+
+/// The open questions to be listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuestionsOf {
+    /// Those of all tenants.
+    All,
+    /// Those of a tenant.
+    Tenant(Tenant),
+    /// Those of a name.
+    Session(Name),
 }
 
 /// The answer to an answer.

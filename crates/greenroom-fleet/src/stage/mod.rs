@@ -54,6 +54,7 @@ pub(crate) fn accept(name: &str, wait: Duration) -> Accept {
         conversation: Uuid::new_v4(),
         host: None,
         key: None,
+        labels: Default::default(),
         content: PromptContent { prompt: "hello".into(), continuation: None },
         continuations: 0,
         not_before: None,

@@ -87,14 +87,14 @@ impl BegunTurn {
     pub(crate) async fn finish_at(&self, cost: u64) {
         let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
         let (outcome, cost) = (completed(), Some(cost));
-        let finish = Finish { owner, prompt, attempt, outcome, cost, quarantine: None };
+        let finish = Finish { owner, prompt, attempt, outcome, cost, usage: None, quarantine: None };
         assert_eq!(self.shared.backend.finish(finish).await.unwrap(), Owned::Done(true));
     }
 
     /// Gives the prompt its outcome.
     pub(crate) async fn finish(&self, outcome: PromptOutcome) {
         let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
-        let finish = Finish { owner, prompt, attempt, outcome, cost: Some(0), quarantine: None };
+        let finish = Finish { owner, prompt, attempt, outcome, cost: Some(0), usage: None, quarantine: None };
         assert_eq!(self.shared.backend.finish(finish).await.unwrap(), Owned::Done(true));
     }
 

@@ -1,7 +1,9 @@
 //! Operations from outside.
 
 use greenroom_fleet::admin::Admin;
-use greenroom_fleet::{NameState, PromptId, PromptOutcome, Unsent, Withdrawn};
+use greenroom_fleet::{
+    NameFilter, NamePage, NameQuery, NameState, PromptId, PromptOutcome, Unsent, Withdrawn,
+};
 
 use crate::scenes::{World, asks, in_time, named, outcome, secs, send};
 
@@ -34,13 +36,13 @@ async fn an_operator_lists_and_frees_quarantined_names() {
     for name in ["b", "c", "e"] {
         in_time("the quarantine", named(&fleet, name).quarantine("looked at")).await.unwrap();
     }
-    let (mut seen, mut after) = (Vec::new(), None);
+    let (mut seen, mut query) = (Vec::new(), NameQuery::new().only(NameFilter::Stuck).limit(2));
     loop {
-        let names = admin.stuck(None, after, 2).await.unwrap();
+        let NamePage { names, next, .. } = admin.names(query.clone()).await.unwrap();
         assert!(names.iter().all(|name| matches!(name.state, NameState::Quarantined { .. })));
         seen.extend(names.iter().map(|name| name.name.session().to_owned()));
-        let Some(last) = names.last() else { break };
-        after = Some(last.name.clone());
+        let Some(next) = next else { break };
+        query = query.after(next);
     }
     assert_eq!(seen, ["b", "c", "e"]);
     let name = named(&fleet, "c").name().clone();

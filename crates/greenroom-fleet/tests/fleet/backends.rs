@@ -29,6 +29,7 @@ pub(crate) fn accept(to: &str) -> Accept {
         conversation: Uuid::new_v4(),
         host: None,
         key: Some("key".to_owned()),
+        labels: Default::default(),
         content: PromptContent { prompt: json!("hello"), continuation: None },
         continuations: 0,
         not_before: None,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::{LocalBackend, Requests};
 use greenroom_fleet::{
-    Accept, Accepted, Append, BackendErrorKind, Begin, Claim, Claimed, Join, NodeId, NodeState, Owned,
-    Ownership, Page, PromptContent, PromptId,
+    Accept, Accepted, Append, BackendErrorKind, Begin, Claim, Claimed, Join, NameQuery, NodeId, NodeState,
+    Owned, Ownership, PromptContent, PromptId,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -257,8 +257,8 @@ async fn an_export_fills_an_empty_file_and_no_other() {
     let text = from.export().await.unwrap();
     let to = LocalBackend::open(folder.path().join("to.redb")).await.unwrap();
     to.import(text.clone()).await.unwrap();
-    let page = || Page { after: None, limit: 10 };
-    assert_eq!(to.names(page()).await.unwrap(), from.names(page()).await.unwrap());
+    let names = NameQuery::new;
+    assert_eq!(to.names(names()).await.unwrap(), from.names(names()).await.unwrap());
     assert_eq!(to.export().await.unwrap(), text);
     let error = to.import(text.clone()).await.unwrap_err();
     assert_eq!(
@@ -271,7 +271,7 @@ async fn an_export_fills_an_empty_file_and_no_other() {
     let error = third.import(cut).await.unwrap_err();
     assert_eq!(error.kind(), BackendErrorKind::Damaged, "{error}");
     assert!(error.to_string().contains("is no line of an export"), "{error}");
-    assert_eq!(third.names(page()).await.unwrap(), Vec::new());
+    assert_eq!(third.names(names()).await.unwrap().names, Vec::new());
 }
 
 #[tokio::test]

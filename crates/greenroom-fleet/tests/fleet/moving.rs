@@ -11,7 +11,7 @@ use greenroom_fleet::backend::{
 };
 use greenroom_fleet::{
     Accepted, AttemptId, BackendError, BackendErrorKind, Begin, Budget, Claim, Claimed, Departure, Fleet,
-    NameState, Ownership, Quota, Refused, TenantRecord, Timestamp,
+    NameFilter, NameQuery, NameState, Ownership, Quota, Refused, TenantRecord, Timestamp,
 };
 use uuid::Uuid;
 
@@ -68,7 +68,7 @@ async fn a_name_that_somebody_has_to_look_at_is_listed_where_it_arrives() {
     Tenants::on(&from).await;
     let (here, there) = (Admin::new(from), Admin::new(to));
     let stuck = async |at: &Admin| {
-        let names = at.stuck(None, None, 10).await.unwrap();
+        let names = at.names(NameQuery::new().only(NameFilter::Stuck)).await.unwrap().names;
         names.into_iter().map(|record| record.name.session().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!((stuck(&here).await, stuck(&there).await), (vec!["b".to_owned()], vec![]));

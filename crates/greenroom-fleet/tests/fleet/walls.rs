@@ -9,8 +9,9 @@ use greenroom::callback::InquiryAnswer;
 use greenroom_fleet::backend::{Backend, Lane, MemoryBackend, Part, Range, Wanted};
 use greenroom_fleet::testkit::FaultedBackend;
 use greenroom_fleet::{
-    Access, Action, AnswerError, Authoriser, Denied, Fleet, FleetError, FleetEvent, FleetPrompt, FleetTenant,
-    FleetTurn, PromptError, PromptId, QuestionAnswer, QuestionId, QuestionQuery,
+    Access, Action, AnswerError, Authoriser, Denied, FeedCursor, FeedError, Fleet, FleetError, FleetEvent,
+    FleetPrompt, FleetTenant, FleetTurn, Labels, NameQuery, Operator, PromptError, PromptId, PromptQuery,
+    QuestionAnswer, QuestionId, QuestionQuery, Tenant, UsageQuery,
 };
 
 use crate::scenes::*;
@@ -145,6 +146,39 @@ fn attacks() -> Vec<(&'static str, Attack)> {
         ("record", |evil, ids| {
             Box::pin(async move { learnt(evil.session("42").unwrap().record().await, &ids) })
         }),
+        ("names", |evil, ids| {
+            Box::pin(async move {
+                let theirs =
+                    NameQuery::new().tenant(Tenant::new("acme").unwrap()).after("acme/41".parse().unwrap());
+                learnt(evil.names(theirs).await, &ids)
+            })
+        }),
+        ("prompts", |evil, ids| {
+            Box::pin(async move {
+                let place = format!("{}.{}", u64::MAX, ids.ended.0.simple());
+                let query = PromptQuery::new().after(place.parse().unwrap());
+                learnt(evil.session("42").unwrap().prompts(query).await, &ids)
+            })
+        }),
+        ("usage", |evil, ids| {
+            Box::pin(async move {
+                let of_session = evil.session("41").unwrap().usage(UsageQuery::new()).await;
+                [learnt(evil.usage(UsageQuery::new()).await, &ids), learnt(of_session, &ids)].join(", ")
+            })
+        }),
+        ("set_labels", |evil, ids| {
+            Box::pin(async move {
+                let labels = Labels::new().with("mine", "mine");
+                learnt(evil.session("42").unwrap().set_labels(labels).await, &ids)
+            })
+        }),
+        ("feed", |evil, ids| {
+            Box::pin(async move {
+                let place = format!("0.{}", ids.ended.0.simple());
+                let read = evil.feed(place.parse().unwrap()).next().await;
+                learnt(read, &ids)
+            })
+        }),
         ("questions", |evil, ids| {
             Box::pin(async move {
                 let theirs = QuestionQuery::new().session("acme/42".parse().unwrap());
@@ -227,6 +261,11 @@ impl Authoriser for Desk {
     }
 }
 
+/// The handle over all tenants, for somebody who may not use it.
+fn people_of_all(victim: &Victim) -> Operator {
+    victim.fleet.operator().on_behalf_of("guest")
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_authoriser_decides_on_each_call_for_a_person() {
     let victim = Victim::new().await;
@@ -243,11 +282,11 @@ async fn the_authoriser_decides_on_each_call_for_a_person() {
         ("passivate", session.passivate().await),
         ("quarantine", session.quarantine("no").await),
         ("unquarantine", session.unquarantine().await.map(drop)),
+        ("set_labels", session.set_labels(Labels::new().with("mine", "mine")).await),
         ("delete", session.delete().await.map(drop)),
-        (
-            "questions of all",
-            victim.fleet.operator().on_behalf_of("guest").questions(QuestionQuery::new()).await.map(drop),
-        ),
+        ("names of all", people_of_all(&victim).names(NameQuery::new()).await.map(drop)),
+        ("usage of all", people_of_all(&victim).usage(UsageQuery::new()).await.map(drop)),
+        ("questions of all", people_of_all(&victim).questions(QuestionQuery::new()).await.map(drop)),
     ];
     for (call, result) in results {
         assert!(result.as_ref().is_err_and(denied), "{call}: {result:?}");
@@ -258,7 +297,11 @@ async fn the_authoriser_decides_on_each_call_for_a_person() {
     assert_eq!(victim.rows().await, before, "a denied call has changed a row");
     // The guest may read.
     assert_eq!(session.questions().await.unwrap().len(), 1);
+    assert_eq!(session.prompts(PromptQuery::new()).await.unwrap().prompts.len(), 2);
+    assert_eq!(guest.names(NameQuery::new()).await.unwrap().names.len(), 2);
     assert!(session.record().await.is_ok());
+    let feed = people_of_all(&victim).feed(FeedCursor::default()).next().await;
+    assert!(matches!(feed, Err(FeedError::Denied(_))), "{feed:?}");
     assert_eq!(outcome(guest.turn(victim.ended)).await.text(), Some("re: one"));
 }
 

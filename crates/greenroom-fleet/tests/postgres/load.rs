@@ -124,6 +124,7 @@ async fn a_node_renews_its_lease_in_time_under_two_hundred_begins_a_second() {
                     attempt,
                     outcome,
                     cost: Some(0),
+                    usage: None,
                     quarantine: None,
                 };
                 assert!(backend.finish(finish).await.unwrap().done().is_some());

@@ -5,7 +5,8 @@ use std::time::Duration;
 use greenroom_fleet::backend::{PostgresBackend, Requests};
 use greenroom_fleet::{
     Accepted, Answered, Append, Ask, AttemptId, BackendError, BackendErrorKind, Begin, Change, Claim,
-    Claimed, Finish, InterruptedBy, Name, Owned, Ownership, PromptOutcome, QuestionId, Tenant, Withdrawn,
+    Claimed, Finish, InterruptedBy, Name, Owned, Ownership, PromptOutcome, QuestionId, QuestionsOf, Tenant,
+    Withdrawn,
 };
 use serde_json::json;
 
@@ -79,7 +80,7 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     let ask = Ask { owner: owner.clone(), question, prompt, wait: HOUR, body: json!("may I?") };
     let asked = after_a_lost_reply(&proxy, question, async || backend.ask(ask.clone()).await).await;
     assert!(matches!(asked, Owned::Done(Some(ref asked)) if asked.id == question), "{asked:?}");
-    assert_eq!(direct.open_questions(10).await.unwrap().len(), 1);
+    assert_eq!(direct.open_questions(QuestionsOf::All, 10).await.unwrap().len(), 1);
 
     let by = AttemptId::new();
     let answered =
@@ -89,7 +90,7 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     assert!(matches!(other, Answered::TooLate(_)), "{other:?}");
 
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
-    let finish = Finish { owner, prompt, attempt, outcome, cost: Some(5), quarantine: None };
+    let finish = Finish { owner, prompt, attempt, outcome, cost: Some(5), usage: None, quarantine: None };
     let finished = after_a_lost_reply(&proxy, attempt, async || backend.finish(finish.clone()).await).await;
     assert!(matches!(finished, Owned::Done(true)), "{finished:?}");
     assert_eq!(
@@ -222,7 +223,15 @@ async fn turns_and_renewals_go_on_while_the_row_of_their_node_is_shared() {
         Append { owner: owner.clone(), prompt, first_seq: 1, messages: vec!["1".into()], bound: 1000 };
     assert!(matches!(backend.append(append).await.unwrap(), Owned::Done(Some(1))));
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
-    let finish = Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(0), quarantine: None };
+    let finish = Finish {
+        owner: owner.clone(),
+        prompt,
+        attempt,
+        outcome,
+        cost: Some(0),
+        usage: None,
+        quarantine: None,
+    };
     assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(true)));
     assert!(matches!(backend.release(owner).await.unwrap(), Owned::Done(false)));
     assert!(matches!(backend.renew(node, HOUR, true).await.unwrap(), Owned::Done(_)), "it begins to drain");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, Requests};
 use greenroom_fleet::{
     Accept, Accepted, AttemptId, BackendErrorKind, Begin, Change, Claim, Claimed, FleetEvent, Join, Name,
-    NodeId, Owned, Ownership, Page, PromptContent, PromptId, QueueBounds, Tenant, Withdrawn,
+    NameQuery, NodeId, Owned, Ownership, PromptContent, PromptId, QueueBounds, Tenant, Withdrawn,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -28,6 +28,7 @@ pub(crate) fn accept(to: &str) -> Accept {
         conversation: Uuid::new_v4(),
         host: None,
         key: None,
+        labels: Default::default(),
         content: PromptContent { prompt: json!("hello"), continuation: None },
         continuations: 0,
         not_before: None,
@@ -151,7 +152,7 @@ async fn requests_at_once_keep_the_counts_and_meet_no_deadlock() {
     working.join_all().await;
     let backend = connect(&address, &schema).await;
     while backend.expire_prompts(1000).await.unwrap() > 0 {}
-    let names = backend.names(Page { after: None, limit: 100 }).await.unwrap();
+    let names = backend.names(NameQuery::new()).await.unwrap().names;
     let queued: u32 = names.iter().map(|name| name.queued).sum();
     assert_eq!(queued, 8 * 40);
     assert_eq!(backend.queued().await.unwrap(), queued);

@@ -57,7 +57,8 @@ async fn run(backend: PostgresBackend, node: NodeId, dies: bool) {
                 }
                 let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
                 let (owner, cost) = (owner.clone(), Some(RESERVE));
-                let finish = Finish { owner, prompt: first, attempt, outcome, cost, quarantine: None };
+                let finish =
+                    Finish { owner, prompt: first, attempt, outcome, cost, usage: None, quarantine: None };
                 assert_eq!(backend.finish(finish).await.unwrap(), Owned::Done(true));
             }
             assert!(backend.release(owner).await.unwrap().done().is_some());

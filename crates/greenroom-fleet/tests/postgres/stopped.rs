@@ -135,7 +135,7 @@ fn ask(owner: &Ownership, prompt: PromptId, question: QuestionId) -> Ask {
 
 fn finish(owner: &Ownership, prompt: PromptId, attempt: AttemptId) -> Finish {
     let outcome = PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
-    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(5), quarantine: None }
+    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(5), usage: None, quarantine: None }
 }
 
 /// A node with a lease that is over soon, at the state before a request.

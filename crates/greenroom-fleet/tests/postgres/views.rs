@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, Begin, Budget, Claim, Claimed, Finish, Marked, Owned, Ownership,
-    PromptOutcome, Quota, Withdrawn,
+    Accept, Accepted, AttemptId, Begin, Budget, Claim, Claimed, FeedRetention, Finish, Marked, Owned,
+    Ownership, PromptOutcome, Quota, Usage, Withdrawn,
 };
 use serde_json::json;
 use sqlx::Row;
@@ -26,6 +26,7 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     let Some(address) = server::address() else { return };
     let schema = schema();
     let backend = connect(&address, &schema).await;
+    backend.set_feed(Some(FeedRetention::new())).await.unwrap();
     let node = joined(&backend).await;
     let first = accept("a\0b", Uuid::new_v4());
     assert!(matches!(backend.accept(first.clone()).await.unwrap(), Accepted::New(_)));
@@ -63,16 +64,35 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
                  reserved_usd::numeric(9, 2)::text FROM spend";
     assert_eq!(rows(&mut people, spend, 4).await, ["acme|true|0.00|2.50"]);
 
-    let outcome =
-        PromptOutcome::Completed { result: json!({ "total_cost_usd": 0.75 }), transcript_lost: false };
-    let finish = Finish { owner, prompt, attempt, outcome, cost: Some(750_000), quarantine: None };
+    let outcome = PromptOutcome::Completed { result: json!({}), transcript_lost: false };
+    let mut used = Usage::default();
+    (used.cost, used.output) = (750_000, 7);
+    let finish =
+        Finish { owner, prompt, attempt, outcome, cost: Some(750_000), usage: Some(used), quarantine: None };
     assert_eq!(backend.finish(finish).await.unwrap(), Owned::Done(true));
     assert_eq!(backend.withdraw(waits.prompt).await.unwrap(), Withdrawn::Unsent);
-    let outcomes = "SELECT tenant, outcome, why, cost_usd::text, \
+    let outcomes = "SELECT tenant, outcome, why, cost_usd::numeric(9, 2)::text, \
                     (ended_at > now() - interval '1 h')::text FROM outcomes ORDER BY 1";
     assert_eq!(
         rows(&mut people, outcomes, 5).await,
         ["acme|completed||0.75|true", "evil|unsent|withdrawn||true"]
     );
     assert_eq!(rows(&mut people, spend, 4).await, ["acme|true|0.75|0.00"]);
+    let usage = "SELECT tenant, (hour <= now() AND hour > now() - interval '2 h')::text, turns::text, \
+                 cost_usd::numeric(9, 2)::text, output_tokens::text FROM usage";
+    assert_eq!(rows(&mut people, usage, 5).await, ["acme|true|1|0.75|7"]);
+    let feed = "SELECT tenant, name, number::text, event, prompt::text, what FROM feed ORDER BY 1, 2, number";
+    let entry = |name: &str, number: u32, event: &str, prompt: String, what: &str| {
+        format!("{name}|{number}|{event}|{prompt}|{what}")
+    };
+    let (a, b) = (prompt.0.to_string(), waits.prompt.0.to_string());
+    let expected = [
+        entry("acme|a\u{fffd}b", 1, "accepted", a.clone(), ""),
+        entry("acme|a\u{fffd}b", 2, "begun", a.clone(), ""),
+        entry("acme|a\u{fffd}b", 3, "ended", a, "completed"),
+        entry("evil|waits", 1, "accepted", b.clone(), ""),
+        entry("evil|waits", 2, "quarantined", String::new(), "it loops"),
+        entry("evil|waits", 3, "ended", b, "unsent"),
+    ];
+    assert_eq!(rows(&mut people, feed, 6).await, expected);
 }

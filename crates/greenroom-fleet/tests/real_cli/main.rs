@@ -103,7 +103,7 @@ async fn a_session_that_was_woken_remembers() {
     let (fleet, backend) = stage.open(|_| {}).await;
     assert_eq!(asks(&fleet, "a", "My lamp is green.").await, "Noted.");
     in_time("sleep", fleet.tenant("default").unwrap().session("a").unwrap().passivate()).await.unwrap();
-    assert_eq!(fleet.operator().snapshot(Query::all()).await.unwrap().live, 0);
+    assert_eq!(fleet.operator().snapshot(Query::active()).await.unwrap().live, 0);
     let mut events = fleet.operator().events();
     assert_eq!(asks(&fleet, "a", "Which colour has my lamp?").await, "Noted.");
     let resumed = loop {

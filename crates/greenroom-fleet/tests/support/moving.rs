@@ -6,9 +6,9 @@ use greenroom::sessions::TranscriptEntry;
 use greenroom::store::SessionKey;
 use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::{
-    Accept, Accepted, Append, AppendEntries, Ask, AttemptId, Begin, Claim, Claimed, Finish, Join, Name,
-    NameState, NodeId, Owned, Ownership, Page, PromptContent, PromptId, PromptOutcome, QuestionId,
-    QueueBounds, Tenant, TranscriptsOf,
+    Accept, Accepted, Append, AppendEntries, Ask, AttemptId, Begin, Claim, Claimed, Finish, Join, Labels,
+    Name, NameQuery, NameState, NodeId, Owned, Ownership, PromptContent, PromptId, PromptOutcome,
+    PromptQuery, QuestionId, QueueBounds, Tenant, Timestamp, TranscriptsOf, Usage,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -31,6 +31,7 @@ pub(crate) fn accept(to: &str, conversation: Uuid) -> Accept {
         conversation,
         host: None,
         key: None,
+        labels: Default::default(),
         content: PromptContent { prompt: json!("hello"), continuation: None },
         continuations: 0,
         not_before: None,
@@ -81,8 +82,11 @@ pub(crate) async fn turn(backend: &dyn Backend, node: NodeId, accept: Accept, co
         assert!(backend.append_entries(append).await.unwrap().done().is_some());
     }
     let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };
+    let mut used = Usage::default();
+    (used.cost, used.output) = (cost, 7);
+    let usage = Some(used);
     let finish =
-        Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(cost), quarantine: None };
+        Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(cost), usage, quarantine: None };
     assert!(backend.finish(finish).await.unwrap().done().is_some());
     assert!(backend.release(owner).await.unwrap().done().is_some());
 }
@@ -110,11 +114,13 @@ impl Tenants {
             let conversation = Uuid::new_v4();
             for number in 0..2 {
                 let key = Some(format!("key {number}"));
-                let accept = Accept { key, ..accept(&format!("{tenant}/{session}"), conversation) };
+                let labels = Labels::new().with("number", number.to_string());
+                let accept = Accept { key, labels, ..accept(&format!("{tenant}/{session}"), conversation) };
                 turn(backend, node, accept.clone(), 5).await;
                 if tenant == "acme" { &mut tenants.acme } else { &mut tenants.other }.push(accept);
             }
         }
+        assert!(backend.set_labels(name("a"), Labels::new().with("plan", "pro")).await.unwrap());
         let _quarantined = backend.quarantine(name("b"), "a reason".into()).await.unwrap();
         tenants
     }
@@ -160,6 +166,12 @@ async fn kept(backend: &dyn Backend, of: &[Accept], tenant: &str) -> Kept {
                 other => format!("{other:?}"),
             });
         }
+        let prompts =
+            backend.prompts(accept.name.clone(), PromptQuery::new().label("number", "1")).await.unwrap();
+        kept.extend(prompts.prompts.iter().map(|entry| format!("second: {}", entry.record.id)));
+        let days =
+            backend.usage_of_name(accept.name.clone(), Timestamp(0), Timestamp(u64::MAX)).await.unwrap();
+        kept.extend(days.iter().map(|day| format!("{:?}", day.usage)));
         let prompt = accept.prompt;
         kept.extend(backend.prompt_record(prompt).await.unwrap().map(|kept| format!("{kept:?}")));
         kept.extend(backend.content(prompt).await.unwrap().map(|kept| format!("{kept:?}")));
@@ -173,15 +185,21 @@ async fn kept(backend: &dyn Backend, of: &[Accept], tenant: &str) -> Kept {
         let of = TranscriptsOf::project(accept.conversation.to_string());
         kept.extend(backend.transcripts(of, None, 10).await.unwrap().iter().map(|kept| kept.key.to_string()));
     }
-    let page = Page { after: None, limit: 10 };
     kept.extend(
         backend
-            .names_of(Tenant::new(tenant).unwrap(), page)
+            .names(NameQuery::new().tenant(Tenant::new(tenant).unwrap()))
             .await
             .unwrap()
+            .names
             .iter()
             .map(|record| format!("{} of {tenant}", record.name)),
     );
+    let of = Tenant::new(tenant).unwrap();
+    let query = NameQuery::new().tenant(of.clone()).label("plan", "pro");
+    let labelled = backend.names(query).await.unwrap().names;
+    kept.extend(labelled.iter().map(|record| format!("{} has the label", record.name)));
+    let hours = backend.usage(Some(of), Timestamp(0), Timestamp(u64::MAX), None).await.unwrap();
+    kept.extend(hours.iter().map(|hour| format!("{hour:?}")));
     let spent = backend.tenant(Tenant::new(tenant).unwrap()).await.unwrap().spent;
     kept.extend((spent > 0).then(|| format!("{spent} spent")));
     Kept(kept)

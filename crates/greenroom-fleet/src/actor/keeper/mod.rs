@@ -5,7 +5,7 @@
 //! | renew the lease | after a sixth of it; after a failure sooner | one attempt of a sixth of the lease, 2 s at most |
 //! | expire prompts and questions | at the next expiry, after hints, every 5 s | 8 batches of 256 |
 //! | wake names | at the next moment at which a prompt may begin, after hints, every 5 s | the names that can run, 256 in a request |
-//! | forget outcomes | every minute at most; a second after a full batch | 500 prompts |
+//! | forget outcomes, usage and the feed | every minute at most; a second after a full batch | 500 prompts, 16 batches of the others |
 //! | finish deletions | after hints of other nodes; every 5 s; a name whose files could not be removed again after 1 s, 2 s … 15 s | 16 names, and those that wait for their next try |
 //! | release strangers | every 5 s | the names that this node owns |
 //! | carry out commands of other nodes | after hints; each second while there is another node and a name is awake here | 256 commands, each by a task of its own |

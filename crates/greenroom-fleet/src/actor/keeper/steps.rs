@@ -136,6 +136,15 @@ impl KeeperContext {
             }
         }
         forgotten = forgotten.max(backend.forget_commands(before(retention.min(COMMANDS)), FORGET).await?);
+        backend.seal_feed().await?;
+        for _ in 0..FORGETS {
+            let usage = backend.forget_usage(before(self.shared.limits.usage)).await?;
+            let feed = backend.forget_feed().await?;
+            if usage + feed == 0 {
+                break;
+            }
+            forgotten = forgotten.max(usage + feed);
+        }
         let pause = if forgotten == 0 { (retention / 10).clamp(SECOND, MINUTE) } else { SECOND };
         Ok(Instant::now() + pause)
     }

@@ -336,7 +336,7 @@ async fn stuck_deletion(stage: &Stage, name: &Name) -> (PathBuf, PathBuf) {
     let owner = stage.claim(name).await;
     let record = stage.backend.name_record(name.clone()).await.unwrap().unwrap();
     let own = stage.shared.folders.create(&record).await.unwrap();
-    assert_eq!(stage.backend.release(owner).await.unwrap(), Owned::Done(true));
+    assert_eq!(stage.shared.backend.release(owner).await.unwrap(), Owned::Done(true));
     let (folder, away) = (own.work.parent().unwrap(), own.work.parent().unwrap().with_extension("away"));
     std::fs::rename(folder, &away).unwrap();
     std::os::unix::fs::symlink(&away, folder).unwrap();

@@ -13,8 +13,9 @@ use super::disk::Platter;
 use super::*;
 use crate::backend::Requests;
 use crate::id::{AttemptId, Name, NodeId, PromptId};
+use crate::lists::NameQuery;
 use crate::record::{NodeState, PromptContent};
-use crate::request::{Accept, Accepted, Begin, Claim, Claimed, Join, Ownership, Page, QueueBounds};
+use crate::request::{Accept, Accepted, Begin, Claim, Claimed, Join, Ownership, QueueBounds};
 use crate::wait::in_time;
 
 async fn on(disk: &SimulatedDisk) -> LocalBackend {
@@ -34,6 +35,7 @@ fn accept(key: u32) -> Accept {
         conversation: Uuid::new_v4(),
         host: None,
         key: Some(key.to_string()),
+        labels: Default::default(),
         content: PromptContent { prompt: json!(key), continuation: None },
         continuations: 0,
         not_before: None,
@@ -245,7 +247,7 @@ async fn long_reads_delay_no_commit_and_no_short_read() {
     let backend = LocalBackend::on_disk(&SimulatedDisk::new()).await.unwrap();
     // As many pages as may be read at once.
     let pages = backend.readers.clone().acquire_many_owned(READERS as u32).await.unwrap();
-    let page = backend.names(Page { after: None, limit: Page::MOST });
+    let page = backend.names(NameQuery::new().limit(NameQuery::MOST));
     let mut page = std::pin::pin!(page);
     assert!(futures_util::poll!(&mut page).is_pending());
     let prompt = accept(1);
@@ -254,7 +256,7 @@ async fn long_reads_delay_no_commit_and_no_short_read() {
     let record = in_time("a short read beside them", backend.prompt_record(prompt.prompt)).await;
     assert!(record.unwrap().is_some());
     drop(pages);
-    assert_eq!(in_time("the page", page).await.unwrap().len(), 1);
+    assert_eq!(in_time("the page", page).await.unwrap().names.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -123,21 +123,24 @@ SELECT split_part(v->>'name', '/', 1) AS tenant, substr(v->>'name', strpos(v->>'
     v->'state'->>'is' AS state, (v->'state'->>'node')::uuid AS node,
     COALESCE(v->'state'->>'why', v->>'quarantine') AS why, (v->>'queued')::integer AS queued,
     (v->>'running')::uuid AS running, (v->>'term')::bigint AS term,
-    (v->>'conversation')::uuid AS conversation, moment(v->'created_at') AS created_at
+    (v->>'conversation')::uuid AS conversation, moment(v->'created_at') AS created_at, v->'labels' AS labels
 FROM (SELECT row_json(value) AS v FROM rows WHERE key >= '\x02' AND key < '\x03') AS r;
 
 CREATE VIEW prompts AS
 SELECT encode(substr(r.key, 2), 'hex')::uuid AS id, split_part(v->>'name', '/', 1) AS tenant,
     substr(v->>'name', strpos(v->>'name', '/') + 1) AS name, v->>'key' AS key, v->'state'->>'is' AS state,
     moment(v->'accepted_at') AS accepted_at, moment(v->'due_at') AS due_at, moment(v->'expires_at') AS expires_at,
-    moment(v->'state'->'at') AS state_since, (v->>'begins')::integer AS begins, (v->>'last_seq')::bigint AS messages
+    moment(v->'state'->'at') AS state_since, (v->>'begins')::integer AS begins, (v->>'last_seq')::bigint AS messages,
+    v->'labels' AS labels
 FROM (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x04' AND key < '\x05') AS r;
 
 CREATE VIEW outcomes AS
 SELECT encode(substr(o.key, 2), 'hex')::uuid AS prompt, split_part(p.v->>'name', '/', 1) AS tenant,
     substr(p.v->>'name', strpos(p.v->>'name', '/') + 1) AS name, o.v->>'is' AS outcome,
     COALESCE(o.v->>'message', o.v->'by'->>'who', o.v->'why'->'dropped'->>'why', o.v->>'why') AS why, moment(p.v->'state'->'at') AS ended_at,
-    (o.v->'result'->>'total_cost_usd')::numeric AS cost_usd
+    (p.v->'usage'->>'cost')::numeric / 1e6 AS cost_usd, (p.v->'usage'->>'input')::bigint AS input_tokens,
+    (p.v->'usage'->>'output')::bigint AS output_tokens, (p.v->'usage'->>'cache_read')::bigint AS cache_read_tokens,
+    (p.v->'usage'->>'cache_creation')::bigint AS cache_creation_tokens
 FROM (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x06' AND key < '\x07') AS o
 JOIN (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x04' AND key < '\x05') AS p
     ON p.key = '\x04'::bytea || substr(o.key, 2);
@@ -151,3 +154,26 @@ FROM (
         GREATEST(COALESCE(sum(value) FILTER (WHERE get_byte(key, 0) = 30), 0), 0) AS reserved
     FROM counters WHERE key >= '\x1d' AND key < '\x1f' GROUP BY 1, 2
 ) AS s LEFT JOIN rows t ON t.key = '\x0c'::bytea || s.tenant;
+
+-- A number of eight bytes, as keys have it.
+CREATE FUNCTION key_number(part bytea) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT ('x' || encode(part, 'hex'))::bit(64)::bigint
+$$;
+
+CREATE VIEW usage AS
+SELECT convert_from(substr(key, 10, length(key) - 19), 'UTF8') AS tenant, moment(to_jsonb(key_number(substr(key, 2, 8)))) AS hour,
+    COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 0), 0) AS turns,
+    COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 1), 0) AS unmetered,
+    COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 2), 0) / 1e6 AS cost_usd,
+    COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 3), 0) AS input_tokens,
+    COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 4), 0) AS output_tokens,
+    COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 5), 0) AS cache_read_tokens,
+    COALESCE(sum(value) FILTER (WHERE get_byte(key, length(key) - 1) = 6), 0) AS cache_creation_tokens
+FROM counters WHERE key >= '\x45' AND key < '\x46' GROUP BY 1, 2;
+
+CREATE VIEW feed AS
+SELECT key_number(substr(r.key, 2, 8)) AS epoch, split_part(v->>'name', '/', 1) AS tenant,
+    substr(v->>'name', strpos(v->>'name', '/') + 1) AS name, key_number(substr(r.key, length(r.key) - 7)) AS number,
+    moment(v->'at') AS at, v->>'event' AS event, (v->>'prompt')::uuid AS prompt, (v->>'question')::uuid AS question,
+    COALESCE(v->>'outcome', v->>'why') AS what
+FROM (SELECT key, row_json(value) AS v FROM rows WHERE key >= '\x4a' AND key < '\x4b') AS r;

@@ -28,7 +28,7 @@ pub(crate) enum Table {
     Due = 9,
     /// expiry, prompt → nothing, while the prompt waits
     Expiries = 10,
-    /// end, prompt → the rest of its key in `EndedOf`
+    /// end, prompt → the rest of its key in `PromptsOf`
     Ended = 11,
     /// tenant → `Account`: its budget period
     Tenants = 12,
@@ -40,7 +40,7 @@ pub(crate) enum Table {
     Questions = 15,
     /// prompt, question → nothing, while the question is open
     QuestionsOfPrompt = 16,
-    /// deadline, question → nothing, while the question is open
+    /// deadline, question → the rest of its key in `QuestionsOfTenant`, while the question is open
     Deadlines = 17,
     /// name → the hosts that had files of it, while it is being deleted
     Deleting = 18,
@@ -78,8 +78,8 @@ pub(crate) enum Table {
     DeletedTerm = 34,
     /// project, session, part, transcript → nothing, until its entries are removed
     RemovedTranscripts = 35,
-    /// name, prompt → the rest of its key in `Keys`, from the prompt's end until it is forgotten
-    EndedOf = 36,
+    /// name, order backwards, prompt → `PromptPlace`, from the prompt's accept until it is forgotten
+    PromptsOf = 36,
     /// A single: the id of the backend, once a tenant has moved from it or to it
     BackendId = 37,
     /// name → nothing, while somebody has to look at it
@@ -104,12 +104,40 @@ pub(crate) enum Table {
     Quotas = 59,
     /// A single: the counter of the quotas that were set
     QuotasSet = 60,
+    /// label's key, label's value, name → nothing
+    NameLabels = 64,
+    /// label's key, label's value, name, order backwards, prompt → nothing
+    PromptLabels = 65,
+    /// tenant, deadline, question → nothing, while the question is open
+    QuestionsOfTenant = 66,
+    /// day, name → `Usage`
+    UsageOfName = 67,
+    /// hour, tenant → nothing, if the tenant has used something
+    UsageHours = 68,
+    /// hour, tenant, kind → counter of what the tenant has used
+    UsageOf = 69,
+    /// backend, tenant → the last hour of the usage that was taken over from there
+    UsageTaken = 70,
+    /// part → the open `Epoch` of the feed
+    FeedEpoch = 71,
+    /// name → the number of its last entry in the feed
+    FeedNumbers = 72,
+    /// A single: the greatest such number of the names that were deleted
+    FeedDeleted = 73,
+    /// epoch, name, number → an entry of the feed
+    Feed = 74,
+    /// tenant, epoch, session, number → nothing, while the entry is kept
+    FeedOfTenant = 75,
+    /// tenant, or nothing for all → the last epoch of which entries were removed
+    FeedGone = 76,
+    /// A single: the counter of the entries in the feed
+    FeedLength = 77,
     /// name, host → nothing, once a node of the host has claimed the name: its files may be there
-    Files = 70,
+    Files = 78,
     /// host, conversation → the name, from the deletion of the name until the host has removed its files
-    FilesLeft = 71,
+    FilesLeft = 79,
     /// name, command → nothing
-    CommandsOf = 72,
+    CommandsOf = 80,
 }
 
 impl Table {
@@ -117,7 +145,7 @@ impl Table {
     pub(crate) const LAST: u8 = Self::CommandsOf as u8;
     /// The tables whose rows are counters: rows that are added to. A backend may keep them apart.
     #[cfg(feature = "postgres")]
-    const COUNTERS: [Self; 13] = [
+    const COUNTERS: [Self; 15] = [
         Self::Queued,
         Self::OwnedBy,
         Self::QueuedOf,
@@ -131,6 +159,8 @@ impl Table {
         Self::KeptBytes,
         Self::Taken,
         Self::QuotasSet,
+        Self::UsageOf,
+        Self::FeedLength,
     ];
 }
 
@@ -156,14 +186,20 @@ impl Key {
     }
 
     /// A text and an end mark. NUL bytes in it are escaped, so that no text is the beginning of another one's key.
-    pub(crate) fn text(mut self, text: &str) -> Self {
+    pub(crate) fn text(self, text: &str) -> Self {
+        let mut key = self.text_beginning(text);
+        key.0.extend([0, 0]);
+        key
+    }
+
+    /// The beginning of the keys with texts that begin with this one.
+    pub(crate) fn text_beginning(mut self, text: &str) -> Self {
         for byte in text.bytes() {
             self.0.push(byte);
             if byte == 0 {
                 self.0.push(0xff);
             }
         }
-        self.0.extend([0, 0]);
         self
     }
 
@@ -263,6 +299,11 @@ pub(crate) fn name_at_start(key: &[u8]) -> Result<Name> {
 pub(crate) fn tenant_and_rest(key: &[u8]) -> Result<(Tenant, &[u8])> {
     let (tenant, rest) = text_and_rest(key)?;
     Ok((Tenant::new(tenant).map_err(BackendError::damaged)?, rest))
+}
+
+/// The moment at the beginning of a key, written by [`Key::time`].
+pub(crate) fn time_at_start(key: &[u8]) -> Result<Timestamp> {
+    number(key.get(..8).unwrap_or_default()).map(Timestamp)
 }
 
 /// A key's last part, written by [`Key::number`].

@@ -39,7 +39,7 @@ pub enum Lane {
     Nodes,
     /// Entries of transcripts.
     Transcripts,
-    /// Looks of the readers of turns, and the messages that they read.
+    /// Looks of the readers of turns, and the messages that they read; pages of the feed.
     Readers,
     /// Requests about names, prompts, questions, commands and tenants.
     Requests,
@@ -52,7 +52,7 @@ impl Lane {
             "renew" => Self::Lease,
             "join" | "ask_to_drain" | "leave" | "declare_dead" | "nodes" => Self::Nodes,
             "append_entries" | "entries" | "transcripts" | "delete_transcripts" => Self::Transcripts,
-            "prompt_records" | "messages" | "questions_of" => Self::Readers,
+            "prompt_records" | "messages" | "questions_of" | "feed" => Self::Readers,
             _ => Self::Requests,
         }
     }

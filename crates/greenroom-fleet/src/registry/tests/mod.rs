@@ -2,6 +2,7 @@
 //! nothing, a refused one has written nothing, and no prompt is sent or ended twice.
 
 mod commands;
+mod lists;
 mod messages;
 mod quotas;
 mod rules;
@@ -19,6 +20,7 @@ use super::*;
 use crate::backend::{MemoryBackend, Requests};
 use crate::clock::Clock;
 use crate::id::{AttemptId, NodeId, QuestionId};
+use crate::lists::NameQuery;
 use crate::record::{PromptContent, QuarantineKind};
 use crate::request::*;
 use world::{WAIT, World};
@@ -36,6 +38,7 @@ fn accept(to: &str, key: impl ToString, wait: Duration) -> Accept {
         conversation: Uuid::new_v4(),
         host: None,
         key: Some(key.to_string()),
+        labels: Default::default(),
         content: PromptContent { prompt: json!(1), continuation: None },
         continuations: 0,
         not_before: None,
@@ -62,17 +65,19 @@ fn running(world: &mut World) -> (Ownership, PromptId) {
 
 #[test]
 fn random_requests_leave_records_indexes_and_counters_that_agree() {
-    let (mut sent, mut ended) = (0, 0);
+    let (mut sent, mut ended, mut told) = (0, 0, 0);
     for seed in 1..26 {
         let mut world = World::new(seed);
+        world.keep_feed();
         for _ in 0..250 {
             world.random_request();
             world.check();
         }
-        sent += world.sent.len();
-        ended += world.outcomes.len();
+        (sent, ended) = (sent + world.sent.len(), ended + world.outcomes.len());
+        told += world.check_feeds();
     }
-    assert!(sent > 80 && ended > 250, "{sent} sent, {ended} ended: the requests are too tame");
+    let enough = sent > 80 && ended > 250 && told > 300;
+    assert!(enough, "{sent} sent, {ended} ended, {told} told: the requests are too tame");
 }
 
 #[test]
@@ -80,11 +85,14 @@ fn random_requests_that_overlap_leave_records_indexes_and_counters_that_agree() 
     let (mut sent, mut conflicts) = (0, 0);
     for seed in 1..60 {
         let mut world = World::new(seed);
+        world.keep_feed();
         world.overlapping = true;
         for _ in 0..250 {
             world.random_request();
             world.check();
         }
+        world.overlapping = false;
+        world.check_feeds();
         sent += world.sent.len();
         conflicts += world.conflicts;
     }
@@ -228,7 +236,8 @@ fn a_prompt_that_cannot_be_read_any_more_is_forgotten_as_a_whole() {
     assert_eq!(world.step(|step| step.withdraw(accept.prompt)), Withdrawn::Unsent);
     world.map.put(Key::of(Table::Prompts).prompt(accept.prompt).bytes(), b"spoilt").unwrap();
     assert_eq!(world.step(|step| step.forget(Timestamp(u64::MAX), 10)), 1);
-    for table in [Table::Prompts, Table::Contents, Table::Keys, Table::Outcomes, Table::Ended, Table::EndedOf]
+    for table in
+        [Table::Prompts, Table::Contents, Table::Keys, Table::Outcomes, Table::Ended, Table::PromptsOf]
     {
         assert_eq!(world.rows(table), BTreeMap::new(), "rows of table {}", table as u8);
     }
@@ -273,7 +282,8 @@ fn a_name_with_a_long_queue_is_deleted_in_bounded_steps() {
         world.check();
     }
     assert!(calls > prompts / 32, "{calls} calls for {prompts} prompts");
-    for table in [Table::Names, Table::Keys, Table::Prompts, Table::Outcomes, Table::Ended, Table::EndedOf] {
+    for table in [Table::Names, Table::Keys, Table::Prompts, Table::Outcomes, Table::Ended, Table::PromptsOf]
+    {
         assert_eq!(world.rows(table).len(), 0, "table {}", table as u8);
     }
 }
@@ -303,8 +313,7 @@ fn rows_of_names_and_nodes_that_cannot_be_read_hide_no_others() {
             .unwrap();
     }
     world.map.put(Key::of(Table::Nodes).node(nodes[0]).bytes(), b"spoilt").unwrap();
-    let page = Page { after: None, limit: 2 };
-    let names = world.step(|step| step.names(page.clone()));
+    let names = world.step(|step| step.names(NameQuery::new().limit(2))).names;
     assert_eq!(names.iter().map(|record| record.name.session()).collect::<Vec<_>>(), ["c", "d"]);
     assert_eq!(
         world.step(|step| step.nodes(None, 10)).iter().map(|node| node.id).collect::<Vec<_>>(),
@@ -323,8 +332,9 @@ fn a_page_of_names_is_bounded() {
         let accept = accept(&to.to_string(), 1, WAIT);
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
     }
-    let page = Page { after: None, limit: usize::MAX };
-    assert_eq!(world.step(|step| step.names(page.clone())).len(), Page::MOST);
+    let page = world.step(|step| step.names(NameQuery::new().limit(usize::MAX)));
+    assert_eq!(page.names.len(), NameQuery::MOST);
+    assert_eq!(page.next, page.names.last().map(|record| record.name.clone()));
 }
 
 #[test]

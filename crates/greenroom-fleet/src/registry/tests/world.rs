@@ -2,6 +2,7 @@
 
 mod check;
 mod commands;
+mod feed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::super::moving::ended_of;
+use super::super::lists::place_of;
 use super::super::*;
 use super::counted;
 use crate::id::{AttemptId, CommandId, NodeId, QuestionId, Term};
@@ -19,6 +20,7 @@ use crate::record::{
     NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptState, QuestionRecord, Unsent,
 };
 use crate::request::*;
+use feed::Feeds;
 
 const TENANTS: [&str; 2] = ["a", "b"];
 const NAMES: [&str; 3] = ["a", "a\0", "a\0\u{1}"];
@@ -43,6 +45,9 @@ pub(super) struct World {
     taken: BTreeSet<CommandId>,
     pub(super) sent: BTreeMap<(PromptId, String), AttemptId>,
     pub(super) outcomes: BTreeMap<PromptId, PromptOutcome>,
+    /// Transitions that were told while there was a feed.
+    told: Vec<FleetEvent>,
+    feeds: Feeds,
 }
 
 impl World {
@@ -62,6 +67,8 @@ impl World {
             taken: BTreeSet::new(),
             sent: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            told: Vec::new(),
+            feeds: Feeds::default(),
         }
     }
 
@@ -84,14 +91,17 @@ impl World {
     }
 
     pub(super) fn try_step<T>(&mut self, request: impl Fn(&mut Step<'_>) -> Result<T>) -> Result<(T, Told)> {
-        if !self.overlapping || self.below(3) > 0 {
-            return run_alone(&mut self.map, self.now, request);
-        }
-        self.overlap(request, |world| {
-            world.overlapping = false;
-            world.random_request();
-            world.overlapping = true;
-        })
+        let (answer, told) = if !self.overlapping || self.below(3) > 0 {
+            run_alone(&mut self.map, self.now, request)?
+        } else {
+            self.overlap(request, |world| {
+                world.overlapping = false;
+                world.random_request();
+                world.overlapping = true;
+            })?
+        };
+        self.told.extend(told.transitions.iter().cloned());
+        Ok((answer, told))
     }
 
     /// Carries out a request, with `between` between each of its reads and its commit.
@@ -146,7 +156,7 @@ impl World {
         let (tenant, session) = (TENANTS[self.below(4) / 3], NAMES[self.below(NAMES.len())]);
         let name: Name = format!("{tenant}/{session}").parse().unwrap();
         let attempt = AttemptId::new();
-        match self.below(21) {
+        match self.below(23) {
             0 => {
                 let node = NodeId::new();
                 let join = Join { node, host: "here".to_owned(), lease: Duration::ZERO, capacity: 8 };
@@ -173,6 +183,7 @@ impl World {
                     conversation: Uuid::new_v4(),
                     host: None,
                     key: (self.below(2) == 0).then(|| self.below(3).to_string()),
+                    labels: self.labels(),
                     content,
                     continuations: 1,
                     not_before: (self.below(3) == 0).then(|| self.now.after(WAIT / 2)),
@@ -236,6 +247,7 @@ impl World {
                     attempt,
                     outcome,
                     cost: (self.below(3) > 0).then_some(3),
+                    usage: self.usage(),
                     quarantine: None,
                 };
                 let _: Owned<bool> = self.twice(|step| step.finish(finish.clone()));
@@ -285,6 +297,11 @@ impl World {
                 _ => while !self.step(|step| step.deleted(name.clone())) {},
             },
             18..=19 => self.random_command(),
+            20 => {
+                let labels = self.labels();
+                self.twice(|step| step.set_labels(name.clone(), labels.clone()));
+            }
+            21 => self.read_feeds(),
             _ => {
                 // The clock goes back at times.
                 let (forth, back) = (self.below(30) as u64, if self.below(5) == 0 { 20 } else { 0 });

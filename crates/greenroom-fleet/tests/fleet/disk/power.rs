@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use greenroom::callback::InquiryAnswer;
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
-    Fleet, FleetEvent, FleetPrompt, InterruptedBy, Name, NameState, Page, PromptId, PromptOutcome,
+    Fleet, FleetEvent, FleetPrompt, InterruptedBy, Name, NameQuery, NameState, PromptId, PromptOutcome,
     PromptState,
 };
 use uuid::Uuid;
@@ -224,7 +224,7 @@ fn second_life(first: &Life, cut: usize, seed: u64) -> Life {
         let queued = backend.queued().await.unwrap() + reminders;
         // A prompt may be kept whose accept was not told before the cut.
         assert!((waiting..=waiting + 1).contains(&queued), "{waiting} told, {queued} queued");
-        for record in backend.names(Page { after: None, limit: 100 }).await.unwrap() {
+        for record in backend.names(NameQuery::new()).await.unwrap().names {
             assert!(record.state == NameState::Free && record.running.is_none(), "{record:?}");
         }
         backend.close().await;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{
-    Accept, Accepted, AttemptId, Claim, Claimed, Join, Name, NameState, NodeId, Ownership, PromptContent,
-    PromptId,
+    Accept, Accepted, AttemptId, Claim, Claimed, Join, Name, NameFilter, NameQuery, NameState, NodeId,
+    Ownership, PromptContent, PromptId,
 };
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ async fn no_cli_starts_while_the_record_of_an_earlier_one_cannot_be_read() {
     node.log.wait("the quarantine", |event| matches!(event, FleetEvent::Quarantined { .. })).await;
     assert_eq!(world.clis.starts_of("a"), 0, "a second CLI may run beside the first one");
     let admin = Admin::new(world.backend.clone());
-    let stuck = admin.stuck(None, None, 10).await.unwrap();
+    let stuck = admin.names(NameQuery::new().only(NameFilter::Stuck)).await.unwrap().names;
     let NameState::Quarantined { why, .. } = &stuck[0].state else { panic!("{stuck:?}") };
     assert!(why.contains(&format!("with the term {} cannot be read", owner.term)), "{why}");
     assert!(why.contains("remove_process"), "{why}");

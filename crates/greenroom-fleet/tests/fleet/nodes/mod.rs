@@ -3,6 +3,7 @@
 mod commands;
 mod elsewhere;
 mod erasure;
+mod feed;
 mod handover;
 mod left;
 mod lost;

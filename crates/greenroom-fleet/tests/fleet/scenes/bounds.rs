@@ -137,6 +137,7 @@ async fn noise(backend: &MemoryBackend, name: usize, text: &str, later: bool) ->
         conversation: Uuid::new_v4(),
         host: None,
         key: None,
+        labels: Default::default(),
         content: PromptContent {
             prompt: serde_json::to_value(greenroom::Prompt::from(text)).unwrap(),
             continuation: None,

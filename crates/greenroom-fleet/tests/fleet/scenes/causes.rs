@@ -53,7 +53,7 @@ fn quarantined(event: &FleetEvent) -> bool {
 }
 
 async fn health(fleet: &Fleet) -> Health {
-    in_time("the snapshot", fleet.operator().snapshot(Query::all())).await.unwrap().health
+    in_time("the snapshot", fleet.operator().snapshot(Query::active())).await.unwrap().health
 }
 
 fn cause_of(outcome: &PromptOutcome) -> Option<&str> {
@@ -85,9 +85,10 @@ async fn a_missing_cli_quarantines_none_of_hundreds_of_names_and_all_run_once_it
     assert!(causes[0].why.contains("no `claude` executable") && causes[0].tries > 5, "{causes:?}");
     let json = serde_json::to_value(health(&fleet).await).unwrap();
     assert_eq!((&json["is"], &json["causes"][0]["cause"]), (&"degraded".into(), &"cli_missing".into()));
-    let snapshot = fleet.operator().snapshot(Query::all().limit(1000)).await.unwrap();
-    assert!(snapshot.names.iter().all(|name| name.record.failures.is_empty() && !name.record.is_stuck()));
-    assert_eq!((snapshot.names.len(), snapshot.live), (200, 0), "no name holds a slot");
+    let live = fleet.operator().snapshot(Query::active()).await.unwrap().live;
+    let names = fleet.operator().names(NameQuery::new().limit(1000)).await.unwrap().names;
+    assert!(names.iter().all(|name| name.failures.is_empty() && !name.is_stuck()));
+    assert_eq!((names.len(), live), (200, 0), "no name holds a slot");
 
     world.clis.fail_to_start(None);
     for turn in turns {
@@ -250,7 +251,7 @@ async fn an_operator_lifts_all_quarantines_of_a_cause() {
     for turn in turns {
         assert!(outcome(turn).await.is_completed());
     }
-    let left = admin.stuck(None, None, 10).await.unwrap();
+    let left = admin.names(NameQuery::new().only(greenroom_fleet::NameFilter::Stuck)).await.unwrap().names;
     assert_eq!(left.len(), 1);
     assert!(
         matches!(left[0].state, NameState::Quarantined { kind: QuarantineKind::Operator, .. }),

@@ -2,7 +2,7 @@
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
-use greenroom_fleet::{FleetEvent, InterruptedBy, Name, NameState};
+use greenroom_fleet::{FleetEvent, InterruptedBy, Name, NameFilter, NameState};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -50,7 +50,10 @@ async fn failed_activations_back_off_and_the_third_quarantines() {
         matches!(&record.state, NameState::Quarantined { why, .. } if why.contains("no such template")),
         "{record:?}"
     );
-    assert_eq!(fleet.operator().snapshot(Query::stuck()).await.unwrap().names.len(), 1);
+    assert_eq!(
+        fleet.operator().names(NameQuery::new().only(NameFilter::Stuck)).await.unwrap().names.len(),
+        1
+    );
     let warm = in_time("warm", a.warm()).await.unwrap_err();
     assert!(
         warm.to_string().contains("quarantined") && warm.to_string().contains("no such template"),

@@ -2,7 +2,7 @@
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
-use greenroom_fleet::{InterruptedBy, Name, Page};
+use greenroom_fleet::{InterruptedBy, Name, NameQuery};
 
 use super::*;
 
@@ -23,7 +23,7 @@ async fn runs_although(method: &'static str, fault: Fault) {
     assert_eq!(world.clis.prompts_of("a"), ["one", "two"]);
     assert_eq!((world.clis.starts_of("a"), world.clis.most_live()), (2, 1));
     drain(&fleet, secs(20)).await;
-    let names = world.backend.names(Page { after: None, limit: 10 }).await.unwrap();
+    let names = world.backend.names(NameQuery::new()).await.unwrap().names;
     assert!(matches!(names[0].state, greenroom_fleet::NameState::Free), "{names:?}");
 }
 

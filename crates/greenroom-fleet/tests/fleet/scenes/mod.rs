@@ -7,6 +7,7 @@ mod events;
 mod failures;
 mod lost_replies;
 mod names;
+mod pages;
 mod prompts;
 mod quotas;
 mod refusals;
@@ -22,7 +23,7 @@ use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::{
     Fleet, FleetBuilder, FleetError, FleetEvent, FleetEvents, FleetLimits, FleetPrompt, FleetSession,
-    FleetTurn, PromptError, PromptId, PromptOutcome, Query, Refused, Tenant,
+    FleetTurn, NameQuery, PromptError, PromptId, PromptOutcome, Query, Refused, Tenant,
 };
 use tokio::time::Instant;
 
@@ -125,14 +126,15 @@ pub(crate) async fn drain(fleet: &Fleet, limit: Duration) -> Duration {
     begun.elapsed()
 }
 
-/// What the name does, as a snapshot tells it.
+/// What the name does, as a snapshot tells it; `passive` if it sleeps, and `unknown` if it has no row.
 pub(crate) async fn stage(fleet: &Fleet, name: &str) -> &'static str {
-    let snapshot = in_time("the snapshot", fleet.operator().snapshot(Query::all())).await.unwrap();
-    snapshot
-        .names
-        .iter()
-        .find(|found| found.record.name.session() == name)
-        .map_or("unknown", |found| found.stage)
+    let operator = fleet.operator();
+    let snapshot = in_time("the snapshot", operator.snapshot(Query::active())).await.unwrap();
+    if let Some(found) = snapshot.names.iter().find(|found| found.record.name.session() == name) {
+        return found.stage;
+    }
+    let names = in_time("the names", operator.names(NameQuery::new())).await.unwrap().names;
+    if names.iter().any(|found| found.name.session() == name) { "passive" } else { "unknown" }
 }
 
 /// The events of a fleet, from the moment of the subscription.

@@ -10,8 +10,8 @@ use greenroom::Session;
 use greenroom::options::EnvPolicy;
 use greenroom_fleet::backend::{LocalBackend, PostgresBackend, PostgresOptions};
 use greenroom_fleet::{
-    ActivationContext, Fleet, FleetError, FleetEvent, FleetEvents, FleetPrompt, NameState, PromptError,
-    Query, Quota,
+    ActivationContext, Fleet, FleetError, FleetEvent, FleetEvents, FleetPrompt, NameFilter, NameQuery,
+    PromptError, Quota,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -201,11 +201,10 @@ async fn watch(fleet: Fleet, mut events: FleetEvents) {
 
 /// Lifts quarantines of the life before.
 async fn lift_all(fleet: &Fleet) -> Ended {
-    let stuck = fleet.operator().snapshot(Query::stuck().limit(1000)).await?.names;
+    let stuck =
+        fleet.operator().names(NameQuery::new().only(NameFilter::Quarantined).limit(1000)).await?.names;
     for name in stuck {
-        if let NameState::Quarantined { .. } = name.record.state {
-            fleet.operator().session(name.record.name).unquarantine().await?;
-        }
+        fleet.operator().session(name.name).unquarantine().await?;
     }
     Ok(())
 }

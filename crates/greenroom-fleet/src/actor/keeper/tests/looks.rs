@@ -56,8 +56,15 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     let begin = Begin { owner: owner.clone(), prompt: spent, attempt, quota: poor.clone() };
     assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let outcome = crate::record::PromptOutcome::Completed { result: ().into(), transcript_lost: false };
-    let finish =
-        Finish { owner: owner.clone(), prompt: spent, attempt, outcome, cost: Some(10), quarantine: None };
+    let finish = Finish {
+        owner: owner.clone(),
+        prompt: spent,
+        attempt,
+        outcome,
+        cost: Some(10),
+        usage: None,
+        quarantine: None,
+    };
     assert!(backend.finish(finish).await.unwrap().done().unwrap());
     stage.shared.backend.release(owner).await.unwrap().done().unwrap();
 

@@ -116,6 +116,7 @@ async fn turn(shared: Arc<FleetShared>, tally: Arc<Tally>, prompt: PromptRecord)
             attempt,
             outcome,
             cost: Some(0),
+            usage: None,
             quarantine: None,
         };
         assert!(shared.backend.finish(finish).await.unwrap().done().is_some());

@@ -33,7 +33,8 @@ async fn a_turn_of_many_messages_holds_up_no_other_outcome_for_long() {
         assert!(stage.backend.append(append).await.unwrap().done().is_some());
     }
     let outcome = PromptOutcome::Completed { result: ().into(), transcript_lost: false };
-    let finish = Finish { owner, prompt: long, attempt, outcome, cost: Some(0), quarantine: None };
+    let finish =
+        Finish { owner, prompt: long, attempt, outcome, cost: Some(0), usage: None, quarantine: None };
     assert!(stage.backend.finish(finish).await.unwrap().done().is_some());
     tokio::time::sleep(SECOND / 10).await;
     let next = stage.accept(accept("b", HOUR)).await;

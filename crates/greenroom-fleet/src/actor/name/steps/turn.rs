@@ -18,15 +18,17 @@ use crate::backend::Requests;
 use crate::event::FleetEvent;
 use crate::health::Try;
 use crate::id::AttemptId;
-use crate::outcome::{cost_of, failed, outcome_of, snake_case};
+use crate::lock::locked;
+use crate::outcome::{failed, metered, outcome_of, snake_case};
 use crate::record::{Cause, InterruptedBy, PromptOutcome, PromptRecord};
 use crate::request::{Begin, Finish, Ownership};
+use crate::usage::Usage;
 
 /// The time that a CLI has to end a turn that took too long.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The outcome of a turn, and its cost, if the CLI has told it.
-type Ended = Result<(PromptOutcome, Option<u64>), NotDone>;
+/// The outcome of a turn, its cost, and what it has used, if the CLI has told it.
+type Ended = Result<(PromptOutcome, Option<u64>, Option<Usage>), NotDone>;
 
 /// The end of a turn's step, unless the backend refuses or the owner was fenced.
 #[derive(Debug, PartialEq)]
@@ -78,7 +80,7 @@ pub(in crate::actor::name) async fn run_turn(
     shared.tell_of(cell, |name| FleetEvent::Begun { name, prompt: prompt.id });
     let kill = cell.kill();
     let turn = async {
-        let (mut outcome, cost) = {
+        let (mut outcome, cost, usage) = {
             let mut running = pin!(answered(
                 shared,
                 &session,
@@ -106,12 +108,12 @@ pub(in crate::actor::name) async fn run_turn(
                     let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
                     let by = cut.map_or(InterruptedBy::User, |_| InterruptedBy::Session { cause });
                     match told {
-                        Some((PromptOutcome::Interrupted { result, .. }, cost)) => {
-                            (PromptOutcome::Interrupted { by, result }, cost)
+                        Some((PromptOutcome::Interrupted { result, .. }, cost, usage)) => {
+                            (PromptOutcome::Interrupted { by, result }, cost, usage)
                         }
                         // It has ended by itself.
                         Some(ended) => ended,
-                        None => (PromptOutcome::Interrupted { by, result: None }, None),
+                        None => (PromptOutcome::Interrupted { by, result: None }, None, None),
                     }
                 }
                 ended = running.as_mut() => ended?,
@@ -128,7 +130,10 @@ pub(in crate::actor::name) async fn run_turn(
             *transcript_lost = is_lost;
         }
         let owner = owner.clone();
-        finish(shared, Finish { owner, prompt: prompt.id, attempt, outcome, cost, quarantine }).await?;
+        finish(shared, Finish { owner, prompt: prompt.id, attempt, outcome, cost, usage, quarantine })
+            .await?;
+        *locked(&shared.used) +=
+            Usage { turns: 1, unmetered: u64::from(usage.is_none()), ..usage.unwrap_or_default() };
         if let Some(why) = &rejected {
             // The session keeps its login: the next one gets another, once there is one.
             shared.failed_by(Cause::KeyRejected, why.clone(), cell, tries);
@@ -196,11 +201,15 @@ async fn run(
         Ok(content) => content,
         Err(error) => {
             let message = format!("the prompt cannot be read by this version of greenroom: {error}");
-            return Ok((failed_as("malformed".to_owned(), message), Some(0)));
+            return Ok((failed_as("malformed".to_owned(), message), Some(0), Some(Usage::default())));
         }
     };
     if interrupt.is_cancelled() {
-        return Ok((PromptOutcome::Interrupted { by: InterruptedBy::User, result: None }, Some(0)));
+        return Ok((
+            PromptOutcome::Interrupted { by: InterruptedBy::User, result: None },
+            Some(0),
+            Some(Usage::default()),
+        ));
     }
     let limit = shared.quotas.of(prompt.name.tenant()).turn;
     let mut is_over = false;
@@ -230,9 +239,9 @@ async fn run(
             }
         }
         // The CLI was sent nothing.
-        Err(error) => return Ok((failed(&error, None), Some(0))),
+        Err(error) => return Ok((failed(&error, None), Some(0), Some(Usage::default()))),
     };
-    let cost = cost_of(meter, &outcome);
+    let (cost, usage) = metered(meter, &outcome);
     let outcome = match outcome_of(&outcome) {
         PromptOutcome::Interrupted { result, .. } if is_over => {
             let cause = format!("the turn took longer than {limit:?}, the tenant's `Quota::turn`");
@@ -240,7 +249,7 @@ async fn run(
         }
         outcome => outcome,
     };
-    Ok((outcome, cost))
+    Ok((outcome, cost, usage))
 }
 
 /// Interrupts the turn of a session and gives it a while to end. `None`: it goes on.

@@ -10,7 +10,9 @@ use crate::backend::Requests;
 use crate::id::{AttemptId, QuestionId};
 use crate::record::{InterruptedBy, PromptContent, PromptOutcome, Unsent};
 use crate::registry::tests::counted;
-use crate::request::{Accept, ActivationFailed, Append, Ask, Claim, Claimed, Marked, Owned, Withdrawn};
+use crate::request::{
+    Accept, ActivationFailed, Append, Ask, Claim, Claimed, Marked, Owned, QuestionsOf, Withdrawn,
+};
 
 promises! {
     "an owner of an older term writes nothing" => fenced,
@@ -67,7 +69,7 @@ pub(super) async fn all_fenced(
     let process = stage.backend.record_process(old.clone(), Some(json!({ "pid": 1 }))).await?;
     same("a record of a process", process, Owned::Fenced)?;
     same("the messages", stage.backend.messages(prompt, 0, 10).await?, Vec::new())?;
-    same("the questions", stage.backend.open_questions(10).await?, Vec::new())?;
+    same("the questions", stage.backend.open_questions(QuestionsOf::All, 10).await?, Vec::new())?;
     same("the queue", stage.queue("a").await?, vec![next])
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::stage::{Checked, Stage, accept, name, promises, same, tenant, unexpected};
 use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::id::Name;
+use crate::lists::{NameFilter, NameQuery};
 use crate::registry::tests::counted;
 use crate::registry::{Key, Table};
-use crate::request::{Accept, ActivationFailed, Marked, Owned, Page, QueueBounds};
+use crate::request::{Accept, ActivationFailed, Marked, Owned, QueueBounds};
 
 promises! {
     "names that somebody has to look at are listed, and no others" => stuck,
@@ -29,8 +30,9 @@ async fn damage(stage: &Stage, keys: impl IntoIterator<Item = Key>) -> Checked {
 async fn listed(stage: &Stage) -> Checked<Vec<Name>> {
     let mut names: Vec<Name> = Vec::new();
     loop {
-        let page = Page { after: names.last().cloned(), limit: 1 };
-        let Some(record) = stage.backend.stuck_names(None, page).await?.pop() else { return Ok(names) };
+        let query =
+            NameQuery { after: names.last().cloned(), ..NameQuery::new().only(NameFilter::Stuck).limit(1) };
+        let Some(record) = stage.backend.names(query).await?.names.pop() else { return Ok(names) };
         names.push(record.name);
     }
 }
@@ -68,8 +70,8 @@ async fn deleted(stage: Stage) -> Checked {
     stage.delete("a").await?;
     same("names meanwhile", listed(&stage).await?, vec![name("a")])?;
     while !stage.backend.deleted(name("a")).await? {}
-    let all = Page { after: None, limit: 10 };
-    same("names of the tenant", stage.backend.names_of(tenant("acme"), all).await?, vec![])?;
+    let all = stage.backend.names(NameQuery::new().tenant(tenant("acme"))).await?;
+    same("names of the tenant", all.names, vec![])?;
     same("names after that", listed(&stage).await?, vec![])
 }
 
@@ -123,11 +125,10 @@ async fn unreadable_names(stage: Stage) -> Checked {
     }
     damage(&stage, lost).await?;
     for limit in [1, 2, 10] {
-        let page = Page { after: None, limit };
-        for names in
-            [stage.backend.names(page.clone()).await?, stage.backend.names_of(tenant("acme"), page).await?]
-        {
-            let names: Vec<_> = names.into_iter().map(|record| record.name).collect();
+        let query = NameQuery::new().limit(limit);
+        for query in [query.clone(), query.tenant(tenant("acme"))] {
+            let names: Vec<_> =
+                stage.backend.names(query).await?.names.into_iter().map(|record| record.name).collect();
             same("the page", names, [name("z"), name("zz")].into_iter().take(limit).collect())?;
         }
     }

@@ -4,6 +4,7 @@
 mod causes;
 mod commands;
 mod erasure;
+mod feeds;
 mod fences;
 mod lists;
 mod lost;
@@ -11,6 +12,7 @@ mod money;
 mod ownership;
 mod people;
 mod prompts;
+mod queries;
 mod repeats;
 mod stage;
 mod terms;
@@ -65,6 +67,8 @@ async fn every_rule_holds(make: impl AsyncFn() -> Arc<dyn Backend>) {
         repeats::PROMISES,
         money::PROMISES,
         causes::PROMISES,
+        queries::PROMISES,
+        feeds::PROMISES,
     ];
     for (promise, check) in promises.into_iter().flatten().copied() {
         let stage = Stage::new(make().await);

@@ -9,7 +9,7 @@ use super::stage::{Checked, LEASE, Stage, invalid, promises, same, unexpected};
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, QuestionId};
 use crate::record::Decision;
-use crate::request::{Answered, Ask, Change, Owned, Ownership};
+use crate::request::{Answered, Ask, Change, Owned, Ownership, QuestionsOf};
 
 promises! {
     "of many answers at once one decides a question" => race,
@@ -37,7 +37,7 @@ async fn race(stage: Stage) -> Checked {
     same("the number of answers that decided", decided.len(), 1)?;
     let kept = stage.backend.question(question).await?.and_then(|record| record.decision);
     same("the decision", Some(kept), decided.pop())?;
-    same("open questions", stage.backend.open_questions(10).await?, Vec::new())
+    same("open questions", stage.backend.open_questions(QuestionsOf::All, 10).await?, Vec::new())
 }
 
 async fn repeated(stage: Stage) -> Checked {
@@ -83,7 +83,7 @@ async fn deadline(stage: Stage) -> Checked {
     let expired = stage.backend.expire_questions(10).await?;
     same("expired questions", expired.into_iter().map(|record| record.id).collect(), vec![noticed])?;
     same("questions that expire after that", stage.backend.expire_questions(10).await?, Vec::new())?;
-    let left = stage.backend.open_questions(10).await?;
+    let left = stage.backend.open_questions(QuestionsOf::All, 10).await?;
     same("open questions", left.into_iter().map(|record| record.id).collect(), vec![open])
 }
 
@@ -96,7 +96,7 @@ async fn ends_with_turn(stage: Stage) -> Checked {
         stage.backend.answer(question, AttemptId::new(), json!("yes")).await?,
         Answered::Gone,
     )?;
-    same("open questions", stage.backend.open_questions(10).await?, Vec::new())?;
+    same("open questions", stage.backend.open_questions(QuestionsOf::All, 10).await?, Vec::new())?;
     same("the next expiry", stage.backend.next_expiry().await?, None)
 }
 
@@ -105,7 +105,7 @@ async fn asked(stage: Stage) -> Checked {
     let ask = ask(&owner, prompt, LEASE);
     let first = stage.backend.ask(ask.clone()).await?;
     same("the repeated answer", stage.backend.ask(ask).await?, first)?;
-    same("open questions", stage.backend.open_questions(10).await?.len(), 1)?;
+    same("open questions", stage.backend.open_questions(QuestionsOf::All, 10).await?.len(), 1)?;
     stage.complete(&owner, prompt, attempt).await?;
     let late = stage.backend.ask(self::ask(&owner, prompt, LEASE)).await?;
     same("a question of a turn that ended", late, Owned::Done(None))

@@ -10,9 +10,10 @@ use super::stage::{
 };
 use crate::backend::Requests;
 use crate::id::{NodeId, PromptId, Timestamp};
+use crate::lists::NameQuery;
 use crate::record::{PromptOutcome, PromptState, Unsent};
 use crate::request::{
-    Accept, Accepted, Change, Join, Marked, Owned, Page, QueueBounds, Refused, WaitingPage, Withdrawn,
+    Accept, Accepted, Change, Join, Marked, Owned, QueueBounds, Refused, WaitingPage, Withdrawn,
 };
 
 promises! {
@@ -253,12 +254,12 @@ async fn pages(stage: Stage) -> Checked {
     names.sort_unstable();
     let mut seen: Vec<String> = Vec::new();
     loop {
-        let after = seen.last().map(|last| name(last));
-        let page = stage.backend.names(Page { after, limit: 3 }).await?;
-        if page.is_empty() {
+        let query = NameQuery { after: seen.last().map(|last| name(last)), limit: 3, ..NameQuery::new() };
+        let page = stage.backend.names(query).await?;
+        if page.names.is_empty() {
             break;
         }
-        seen.extend(page.into_iter().map(|record| record.name.session().to_owned()));
+        seen.extend(page.names.into_iter().map(|record| record.name.session().to_owned()));
     }
     same("the names", seen, names.map(str::to_owned).to_vec())
 }

@@ -189,6 +189,7 @@ pub(super) fn accept(to: &str, text: &str) -> Accept {
         conversation: Uuid::new_v4(),
         host: None,
         key: None,
+        labels: Default::default(),
         content: PromptContent { prompt: json!(text), continuation: None },
         continuations: 0,
         not_before: None,
@@ -218,7 +219,7 @@ pub(super) fn finish(
     attempt: AttemptId,
     outcome: PromptOutcome,
 ) -> Finish {
-    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(0), quarantine: None }
+    Finish { owner: owner.clone(), prompt, attempt, outcome, cost: Some(0), usage: None, quarantine: None }
 }
 
 pub(super) fn completed() -> PromptOutcome {

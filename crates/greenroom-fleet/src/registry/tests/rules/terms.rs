@@ -11,7 +11,7 @@ use crate::backend::Requests;
 use crate::id::{NodeId, QuestionId};
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome};
 use crate::registry::tests::counted;
-use crate::request::{ActivationFailed, Ask, Claim, Claimed, Marked, Owned, Ownership};
+use crate::request::{ActivationFailed, Ask, Claim, Claimed, Marked, Owned, Ownership, QuestionsOf};
 
 promises! {
     "an owner of an older term writes nothing, also if its node owns the name again" => same_node,
@@ -166,7 +166,7 @@ async fn questions_end(stage: Stage) -> Checked {
     same("whether the question is kept", asked.is_some(), true)?;
     stage.kill(node).await?;
     stage.own("a").await?;
-    same("open questions", stage.backend.open_questions(10).await?, Vec::new())?;
+    same("open questions", stage.backend.open_questions(QuestionsOf::All, 10).await?, Vec::new())?;
     same("the question", stage.backend.question(question).await?, None)
 }
 

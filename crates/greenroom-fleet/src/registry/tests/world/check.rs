@@ -44,6 +44,16 @@ impl World {
             Table::Files,
             Table::FilesLeft,
             Table::CommandsOf,
+            Table::UsageOfName,
+            Table::UsageHours,
+            Table::UsageOf,
+            Table::FeedEpoch,
+            Table::FeedNumbers,
+            Table::FeedDeleted,
+            Table::Feed,
+            Table::FeedOfTenant,
+            Table::FeedGone,
+            Table::FeedLength,
         ]
         .map(|table| table as u8);
         let mut expect =
@@ -57,6 +67,11 @@ impl World {
             let is_taken_back = matches!(&outcome, Some(PromptOutcome::Unsent { why }) if !matches!(why, Unsent::Expired { .. }));
             if !is_taken_back {
                 expect(Table::Contents, Key::of(Table::Contents).prompt(prompt.id));
+            }
+            expect(Table::PromptsOf, place_of(prompt));
+            let labelled = |(key, value)| Key::of(Table::PromptLabels).text(key).text(value);
+            for place in prompt.labels.iter().map(labelled) {
+                expect(Table::PromptLabels, place.followed_by(place_of(prompt).rest()));
             }
             match prompt.state {
                 PromptState::Queued => {
@@ -84,7 +99,6 @@ impl World {
                 PromptState::Ended { at, .. } => {
                     expect(Table::Outcomes, Key::of(Table::Outcomes).prompt(prompt.id));
                     expect(Table::Ended, Key::of(Table::Ended).time(at).prompt(prompt.id));
-                    expect(Table::EndedOf, ended_of(&prompt.name).prompt(prompt.id));
                     let outcome = outcome.unwrap();
                     let sent = prompt.begins > 0;
                     assert_eq!(
@@ -110,6 +124,8 @@ impl World {
                     Table::Deadlines,
                     Key::of(Table::Deadlines).time(question.deadline).question(question.id),
                 );
+                let of_tenant = Key::of(Table::QuestionsOfTenant).tenant(question.name.tenant());
+                expect(Table::QuestionsOfTenant, of_tenant.time(question.deadline).question(question.id));
             }
         }
         let waiting = |of: &dyn Fn(&PromptRecord) -> bool| {
@@ -118,6 +134,9 @@ impl World {
         for name in &names {
             if name.is_stuck() {
                 expect(Table::Stuck, Key::of(Table::Stuck).name(&name.name));
+            }
+            for (key, value) in name.labels.iter() {
+                expect(Table::NameLabels, Key::of(Table::NameLabels).text(key).text(value).name(&name.name));
             }
             assert_eq!(name.queued, waiting(&|prompt| prompt.name == name.name));
             assert_eq!(name.reminders, waiting(&|prompt| prompt.name == name.name && is_reminder(prompt)));
