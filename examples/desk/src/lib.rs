@@ -17,9 +17,7 @@
 //! All but the last two need the login of a person (`login.rs`), who reaches what is of their tenant and nothing else.
 
 pub mod login;
-mod turns;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Path;
@@ -27,18 +25,17 @@ use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
+use axum::{Json, Router};
 use greenroom::options::{BuiltInTools, EnvPolicy};
 use greenroom::{NoArgs, Session, SessionBuilder, ToolServer};
 use greenroom_fleet::web::{self, Choice, IdempotencyKey, Login, Problem};
 use greenroom_fleet::{
     Access, Action, ActivationContext, Denied, Fleet, FleetBuilder, FleetSession, FleetTenant, FleetTurn,
 };
-use greenroom_fleet::{Name, QuestionId, QuestionQuery, QuestionRecord, Quota};
+use greenroom_fleet::{Name, PromptQuery, QuestionId, QuestionQuery, QuestionRecord, Quota};
 use serde_json::{Value, json};
 
 use login::Logins;
-use turns::Turns;
 
 /// Gives the session of a customer its CLI, or a stand-in.
 pub type Connect = Box<dyn Fn(SessionBuilder, &Name) -> SessionBuilder + Send + Sync>;
@@ -89,12 +86,11 @@ pub fn router(fleet: Fleet, logins: Logins) -> Router {
     Router::new()
         .route("/me", get(me))
         .route("/customers/{session}/prompts", post(prompt))
-        .route("/customers/{session}/turns", get(turns::list))
+        .route("/customers/{session}/turns", get(turns))
         .route("/customers/{session}/turns/{turn}/interrupt", post(interrupt))
         .route("/turns/{turn}/events", get(web::events))
         .route("/questions", get(questions))
         .route("/questions/{question}", post(answer))
-        .layer(Extension(Arc::<Turns>::default()))
         .layer(from_fn_with_state(logins.clone(), login::check))
         .route("/", page.clone())
         .route("/desk/{customer}", page)
@@ -112,15 +108,24 @@ async fn me(login: Login) -> Json<Value> {
 /// Accepts a prompt. The client reads its turn by its events, now or later.
 async fn prompt(
     session: FleetSession,
-    Extension(turns): Extension<Arc<Turns>>,
     key: IdempotencyKey,
     text: String,
 ) -> Result<impl IntoResponse, Problem> {
-    let turn = session.prompt(key.of(text.clone())).await?;
+    let turn = session.prompt(key.of(text)).await?;
     let id = turn.prompt_id();
-    turns.add(session.name(), &turn, text);
     let location = [(header::LOCATION, format!("/turns/{id}/events"))];
     Ok((StatusCode::ACCEPTED, location, Json(json!({ "turn": id }))))
+}
+
+/// The last turns of a customer, the newest first.
+async fn turns(session: FleetSession) -> Result<Json<Value>, Problem> {
+    let page = session.prompts(PromptQuery::new().limit(50)).await?;
+    let turns = page.prompts.iter().map(|one| {
+        let (state, outcome) = (json!(one.record.state), one.outcome.as_ref());
+        let state = outcome.map_or(state["is"].clone(), |outcome| outcome.word().into());
+        json!({ "id": one.record.id, "text": one.text(), "state": state, "answer": outcome.and_then(|one| one.text()) })
+    });
+    Ok(Json(json!({ "turns": turns.collect::<Vec<_>>() })))
 }
 
 async fn interrupt(session: FleetSession, turn: FleetTurn) -> Result<Json<Value>, Problem> {

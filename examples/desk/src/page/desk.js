@@ -41,11 +41,13 @@ const turns = [];
 let followed = null;
 
 const states = {
-  queued: "waiting", running: "running", completed: "done", interrupted: "stopped", failed: "failed", unsent: "not sent",
+  queued: "waiting", running: "running", begun: "running", completed: "done", interrupted: "stopped", failed: "failed", unsent: "not sent",
 };
 
 class Turn {
   constructor({ id, text, state }) {
+    // `null`: the prompt is not kept any more.
+    text ??= "…";
     this.id = id;
     this.article = make("article", { id: `turn-${id}`, "aria-label": `Turn: ${text.slice(0, 60)}`, tabindex: "-1" });
     this.article.append(make("p", { class: "said mine" }, text));
@@ -67,7 +69,7 @@ class Turn {
   }
 
   get ended() {
-    return !["queued", "running"].includes(this.state);
+    return !["queued", "begun", "running"].includes(this.state);
   }
 
   /** Scrolls to the turn, and reads it if its end is all that is shown. */

@@ -118,7 +118,7 @@ async fn the_turns_of_a_customer_are_listed_with_their_states() {
     let turns: Vec<_> = listed["turns"].as_array().unwrap().iter().map(shown).collect();
     let expected = [
         (json!("Three."), json!("queued"), json!(null)),
-        (json!("Two."), json!("running"), json!(null)),
+        (json!("Two."), json!("begun"), json!(null)),
         (json!("One."), json!("completed"), json!("First.")),
     ];
     assert_eq!(turns, expected);
