@@ -131,16 +131,17 @@ impl FleetSession {
     pub async fn warm(&self) -> Result<(), FleetError> {
         self.allow(Action::Warm).await?;
         for _ in 0..ATTEMPTS {
-            match self.ask(true, NameMessage::Warm).await {
+            let warm = match self.ask(true, NameMessage::Warm).await {
                 Some(Err(FleetError::Elsewhere { .. })) => {
+                    let commanded = command(self.shared(), &self.name, CommandKind::Warm).await?;
                     // Otherwise the owner has given the session back meanwhile.
-                    if command(self.shared(), &self.name, CommandKind::Warm).await? == Commanded::Done {
-                        return Ok(());
-                    }
+                    (commanded == Commanded::Done).then_some(Ok(()))
                 }
-                Some(warm) => return warm,
-                // The actor of the name was about to end, and the next one takes the message.
-                None => {}
+                // `None`: the actor of the name was about to end, and the next one takes the message.
+                warm => warm,
+            };
+            if let Some(warm) = warm {
+                return warm;
             }
             tokio::time::sleep(AGAIN).await;
         }

@@ -86,7 +86,7 @@ impl Looks {
     /// Notes that the quotas of these tenants have changed.
     pub(super) fn requote(&self, tenants: &[Tenant]) {
         let mut known = locked(&self.known);
-        tenants.iter().for_each(|tenant| drop(known.poor.remove(tenant)));
+        known.poor.retain(|tenant, _| !tenants.contains(tenant));
     }
 
     /// Notes that something may wait for a name; `None`: for any name.

@@ -197,7 +197,7 @@ impl<'a> Txn<'a> {
 
     /// The first `limit` entries under `prefix` that come after all keys that begin with `after`.
     pub(crate) fn after(&self, prefix: &Key, after: &Key, limit: usize) -> Vec<Row> {
-        self.between(prefix, &prefix.bytes().max(&after.end()).to_vec(), &prefix.end(), limit)
+        self.between(prefix, prefix.bytes().max(&after.end()), &prefix.end(), limit)
     }
 
     /// The first `limit` entries of a list by time whose moments come before `end`, with their whole keys.
