@@ -20,6 +20,8 @@ const COMMANDS: &[&[&str]] = &[
     &["drain", "6f1c0000-0000-4000-8000-000000000000"],
     &["drop", "6f1c0000-0000-4000-8000-000000000000", "why"],
     &["move", "acme", "--to-socket", "/nowhere"],
+    &["move-to-host", "acme/a", "there"],
+    &["forget-host", "there"],
     &["usage", "acme"],
     &["quota", "acme"],
     &["vacuum", "1h"],
