@@ -85,6 +85,14 @@ pub(crate) enum Command {
     },
     /// Moves a tenant that is at rest to another fleet
     Move(Move),
+    /// Binds a session that is bound to a host to another one
+    MoveToHost {
+        #[arg(value_name = "TENANT/SESSION")]
+        name: Name,
+        host: String,
+    },
+    /// Forgets a host that is gone for ever, with its disk
+    ForgetHost { host: String },
     /// Shows what a tenant uses: sessions, prompts, bytes, money
     Usage {
         #[arg(value_parser = tenant)]

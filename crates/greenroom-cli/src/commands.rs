@@ -58,6 +58,14 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
             Ok(output.answer(&answer, &format!("the prompt {prompt} {text}"))?)
         }
         Command::Move(to) => move_tenant(admin, to, output).await,
+        Command::MoveToHost { name, host } => {
+            admin.move_to_host(name.clone(), host.clone()).await?;
+            Ok(output.answer(
+                &json!({ "name": name, "host": host }),
+                &format!("{name} is bound to the host {host}"),
+            )?)
+        }
+        Command::ForgetHost { host } => forget_host(admin, &host, output).await,
         Command::Usage { tenant } => usage(admin, tenant, output).await,
         Command::Quota(which) => quota(admin, which, output).await,
         Command::Vacuum { age, most } => {
@@ -165,6 +173,20 @@ async fn answer_question(admin: &Admin, asked: Answer, output: &mut Output) -> D
     admin.answer(question, answer).await?;
     let text = format!("the question {question} is answered");
     Ok(output.answer(&json!({ "question": question, "answered": true }), &text)?)
+}
+
+async fn forget_host(admin: &Admin, host: &str, output: &mut Output) -> Done {
+    let forgotten = admin.forget_host(host).await?;
+    let text = format!(
+        "{host} is forgotten, with files of {} sessions and {} processes; {} sessions are bound to it still",
+        forgotten.files,
+        forgotten.processes,
+        forgotten.bound.len()
+    );
+    let answer = json!({
+        "host": host, "files": forgotten.files, "processes": forgotten.processes, "bound": forgotten.bound,
+    });
+    Ok(output.answer(&answer, &text)?)
 }
 
 async fn usage(admin: &Admin, tenant: Tenant, output: &mut Output) -> Done {

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use greenroom_fleet::admin::MoveError;
+use greenroom_fleet::admin::{HostError, MoveError};
 use greenroom_fleet::{AnswerError, BackendError, BackendErrorKind, FleetError};
 
 /// The reason why the command has not done it.
@@ -80,6 +80,15 @@ impl From<MoveError> for Failure {
     fn from(error: MoveError) -> Self {
         match error {
             MoveError::Backend(error) => error.into(),
+            error => Self::NotDone(error.to_string()),
+        }
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Backend(error) => error.into(),
             error => Self::NotDone(error.to_string()),
         }
     }

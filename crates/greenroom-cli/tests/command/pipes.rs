@@ -7,7 +7,7 @@ use greenroom_fleet::{Name, NodeState, Owned};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use crate::stage::{Service, accepted, asking, joined, name, owned, quarantined, run, started};
+use crate::stage::{Service, accepted, asking, bound, joined, name, owned, quarantined, run, started};
 use crate::wait::in_time;
 
 fn cells(line: &str) -> Vec<&str> {
@@ -230,6 +230,22 @@ async fn a_quota_is_shown_set_and_removed() {
     assert_eq!(service.run(&["quota", "acme", "--set", "{"]).await.code, 2);
     let removed = service.run(&["quota", "acme", "--remove", "--json"]).await.objects();
     assert_eq!(removed, [json!({ "tenant": "acme", "quota": null })]);
+}
+
+#[tokio::test]
+async fn a_session_moves_to_another_host_and_the_old_host_is_forgotten() {
+    let service = Service::start().await;
+    let node = joined(&service.backend, "there").await;
+    bound(&service.backend, "acme/a", "here").await;
+    let moved = service.run(&["move-to-host", "acme/a", "nowhere"]).await;
+    assert!(moved.code == 1 && moved.error.contains("no node of the host 'nowhere'"), "{moved:?}");
+    let moved = service.run(&["move-to-host", "acme/a", "there"]).await.done();
+    assert_eq!(moved, "acme/a is bound to the host there\n");
+    assert_eq!(service.run(&["names", "--json"]).await.objects()[0]["host"], "there");
+    let alive = service.run(&["forget-host", "there"]).await;
+    assert!(alive.code == 1 && alive.error.contains(&node.to_string()), "{alive:?}");
+    let forgotten = &service.run(&["forget-host", "here", "--json"]).await.objects()[0];
+    assert_eq!((&forgotten["host"], &forgotten["bound"]), (&json!("here"), &json!([])));
 }
 
 #[tokio::test]

@@ -126,12 +126,21 @@ pub(crate) fn name(name: &str) -> Name {
 
 /// Accepts a prompt for a session.
 pub(crate) async fn accepted(backend: &impl Requests, to: &str) -> PromptId {
+    accept(backend, to, None).await
+}
+
+/// Accepts a prompt for a session that is bound to a host.
+pub(crate) async fn bound(backend: &impl Requests, to: &str, host: &str) {
+    accept(backend, to, Some(host.to_owned())).await;
+}
+
+async fn accept(backend: &impl Requests, to: &str, host: Option<String>) -> PromptId {
     let accept = Accept {
         prompt: PromptId::new(),
         name: name(to),
         profile: "support".to_owned(),
         conversation: Uuid::new_v4(),
-        host: None,
+        host,
         key: None,
         labels: Default::default(),
         content: PromptContent { prompt: json!("hello"), continuation: None },
