@@ -27,6 +27,8 @@
 //! # }
 //! ```
 
+pub(crate) mod hosts;
+pub(crate) mod moving;
 mod quarantine;
 
 use std::sync::Arc;
@@ -36,20 +38,20 @@ use serde::Serialize;
 
 use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, FleetError};
-use crate::feed::FeedRetention;
-use crate::hosts;
+use crate::query::feed::FeedRetention;
+
 use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
 use crate::limits::Quota;
-use crate::lists::{NameFilter, NamePage, NameQuery};
 use crate::pages::all_nodes;
+use crate::query::lists::{NameFilter, NamePage, NameQuery};
 use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide};
 use crate::record::{
     NameRecord, NameState, NodeRecord, ProcessRecord, QuarantineKind, QuestionRecord, TenantRecord,
 };
 use crate::request::Withdrawn;
 
-pub use crate::hosts::{ForgottenHost, HostError};
-pub use crate::moving::{MoveError, MovedTenant};
+pub use self::hosts::{ForgottenHost, HostError};
+pub use self::moving::{MoveError, MovedTenant};
 
 /// Prompts that are forgotten in one request.
 const FORGET: usize = 500;
@@ -272,7 +274,7 @@ impl Admin {
     /// [`MoveError::SameBackend`]; [`MoveError::NotAtRest`], [`MoveError::Taken`] and [`MoveError::Elsewhere`], mostly before anything was
     /// marked; [`MoveError::Backend`].
     pub async fn move_tenant(&self, tenant: &Tenant, to: &Admin) -> Result<MovedTenant, MoveError> {
-        crate::moving::move_tenant(&*self.backend, &*to.backend, tenant).await
+        crate::admin::moving::move_tenant(&*self.backend, &*to.backend, tenant).await
     }
 
     /// The account of a tenant: what it uses of its quota.

@@ -75,23 +75,19 @@ mod clock;
 mod error;
 mod event;
 mod face;
-mod feed;
 mod fence;
 mod files;
 mod health;
-mod hosts;
 mod hub;
 mod id;
-mod label;
 mod limits;
-mod lists;
 mod lock;
-mod moving;
 mod opening;
 mod outcome;
 mod pages;
 mod process;
 mod profile;
+mod query;
 mod question;
 mod record;
 mod registry;
@@ -105,7 +101,6 @@ mod stage;
 pub mod testkit;
 mod transcripts;
 mod update;
-mod usage;
 mod users;
 #[cfg(test)]
 #[path = "../../../tests/support/wait.rs"]
@@ -128,20 +123,21 @@ pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
 pub use face::tenant::FleetTenant;
 pub use face::turn::updates::TurnUpdates;
 pub use face::turn::{FleetTurn, TurnItem};
-pub use feed::{FeedCursor, FeedEntry, FeedError, FeedEvent, FeedPage, FeedRetention};
 pub use health::{Degradation, Health};
-pub use hosts::{Erased, LeftOn};
 pub use id::{
     AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp,
 };
-pub use label::Labels;
 pub use limits::{Budget, FleetLimits, Quota, Rate};
-pub use lists::{
+pub use outcome::erased::{Erased, LeftOn};
+pub use profile::{ActivationContext, Placement, TranscriptsIn};
+pub use query::feed::{FeedCursor, FeedEntry, FeedError, FeedEvent, FeedPage, FeedRetention};
+pub use query::lists::{
     InvalidCursor, NameFilter, NamePage, NameQuery, PromptCursor, PromptEntry, PromptFilter, PromptPage,
     PromptQuery,
 };
-pub use profile::{ActivationContext, Placement, TranscriptsIn};
 pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
+pub use record::label::Labels;
+pub use record::usage::{Usage, UsageEntry, UsageQuery};
 pub use record::{
     Cause, CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord,
     NameState, NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,
@@ -155,7 +151,6 @@ pub use request::{
 };
 pub use transcripts::Transcripts;
 pub use update::{InvalidUpdateId, TurnUsage, Update, UpdateId};
-pub use usage::{Usage, UsageEntry, UsageQuery};
 pub use users::UserPool;
 
 /// The programs of the README and of the guide are doc tests.

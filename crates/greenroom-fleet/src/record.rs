@@ -26,16 +26,18 @@
 
 mod cause;
 mod command;
+pub(crate) mod label;
 mod outcome;
 mod quarantine;
+pub(crate) mod usage;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::id::{AttemptId, Name, NodeId, PromptId, QuestionId, Term, Timestamp};
-use crate::label::Labels;
-use crate::usage::Usage;
+use crate::record::label::Labels;
+use crate::record::usage::Usage;
 
 pub use cause::Cause;
 pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};

@@ -26,9 +26,9 @@ use crate::limits::{FleetLimits, Quotas};
 use crate::lock::locked;
 use crate::pages::all_nodes;
 use crate::profile::{Placement, Profile};
+use crate::record::usage::Usage;
 use crate::record::{Cause, NameState, NodeState, ProcessRecord};
 use crate::request::Change;
-use crate::usage::Usage;
 use crate::users::Users;
 
 /// Attempts to carry out a request of the application, and the pause between them.

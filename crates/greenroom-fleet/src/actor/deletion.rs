@@ -23,8 +23,8 @@ use super::retry::repeat;
 use crate::backend::Requests;
 use crate::error::{BackendError, FleetError};
 use crate::event::FleetEvent;
-use crate::hosts::{Erased, LeftOn};
 use crate::id::Name;
+use crate::outcome::erased::{Erased, LeftOn};
 use crate::pages::all_nodes;
 use crate::request::{Change, Erasure, FilesLeft, Marked, TranscriptsOf};
 

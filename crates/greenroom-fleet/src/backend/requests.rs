@@ -10,14 +10,14 @@ use uuid::Uuid;
 use super::run::request;
 use super::{Backend, Reply};
 use crate::event::FleetEvent;
-use crate::feed::{FeedCursor, FeedPage, FeedRetention};
 use crate::id::{AttemptId, CommandId, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
-use crate::label::Labels;
 use crate::limits::Quota;
-use crate::lists::{NamePage, NameQuery, PromptPage, PromptQuery};
+use crate::query::feed::{FeedCursor, FeedPage, FeedRetention};
+use crate::query::lists::{NamePage, NameQuery, PromptPage, PromptQuery};
+use crate::record::label::Labels;
+use crate::record::usage::UsageEntry;
 use crate::record::*;
 use crate::request::*;
-use crate::usage::UsageEntry;
 
 /// Defines [`Requests`]. Each line is a request; its rule is the method of the same name of [`Step`], which runs again with clones of its
 /// arguments when it lacks rows and after a conflict. [`Lane::of`] says on which connections it runs.

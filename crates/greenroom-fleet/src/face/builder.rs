@@ -18,7 +18,6 @@ use crate::actor::supervisor::FleetSupervisor;
 use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::error::FleetError;
 use crate::event::{FleetEvent, FleetEvents};
-use crate::feed::FeedRetention;
 use crate::fence::{self, Fence};
 use crate::files::Folders;
 use crate::health::NodeHealth;
@@ -27,6 +26,7 @@ use crate::id::{NodeId, Tenant};
 use crate::limits::{FleetLimits, Quota, Quotas};
 use crate::opening;
 use crate::profile::{ActivationContext, Placement, Profile, TranscriptsIn};
+use crate::query::feed::FeedRetention;
 use crate::users::{UserPool, Users};
 
 /// The number of events that a slow reader may be behind.

@@ -10,7 +10,7 @@ use super::tenant::FleetTenant;
 use crate::access::Action;
 use crate::actor::context::FleetShared;
 use crate::backend::Requests;
-use crate::feed::{FeedCursor, FeedEntry, FeedError, FeedPage};
+use crate::query::feed::{FeedCursor, FeedEntry, FeedError, FeedPage};
 
 /// The time after which a reader looks for further entries.
 const LOOK: Duration = Duration::from_millis(500);

@@ -11,9 +11,9 @@ use crate::access::Action;
 use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::id::{Tenant, Timestamp};
-use crate::label::Labels;
-use crate::lists::{NamePage, NameQuery, PromptPage, PromptQuery};
-use crate::usage::{DAY, Usage, UsageEntry, UsageQuery};
+use crate::query::lists::{NamePage, NameQuery, PromptPage, PromptQuery};
+use crate::record::label::Labels;
+use crate::record::usage::{DAY, Usage, UsageEntry, UsageQuery};
 
 impl FleetTenant {
     /// Lists sessions of the tenant, in the order of their names: asleep or awake, on any node.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use greenroom::Prompt;
 
-use crate::label::Labels;
+use crate::record::label::Labels;
 
 /// A prompt for a session of a fleet: what is said, and how it is kept.
 ///

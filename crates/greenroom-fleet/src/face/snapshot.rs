@@ -17,7 +17,7 @@ use crate::health::Health;
 use crate::id::{Name, NodeId, PromptId, Tenant};
 use crate::lock::locked;
 use crate::record::NameRecord;
-use crate::usage::Usage;
+use crate::record::usage::Usage;
 
 /// The time for which the answer of admission is awaited.
 const ANSWERS: Duration = Duration::from_secs(1);

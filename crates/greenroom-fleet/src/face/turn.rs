@@ -52,8 +52,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// [`FleetLimits::retention`](crate::FleetLimits::retention) has passed, so you can read them later, more than once, and after a
 /// restart of the service: begin at a number with [`messages_from`](FleetTurn::messages_from). Partial messages are not kept.
 ///
-/// Dropping a `FleetTurn` changes nothing: the turn goes on. You may read as slowly as you like, which holds up nothing else; a
-/// slow reader gets complete messages from the backend and misses partial ones.
+/// Dropping a `FleetTurn` changes nothing: the turn goes on. A slow reader gets complete messages from the backend, and misses partial ones.
 ///
 /// While the backend is unavailable the reader waits for it. The reader's errors are final: [`FleetError::NotFound`] for a prompt
 /// that is not known or no longer kept, [`FleetError::Denied`] for a person who may not read it, [`FleetError::Backend`] for a backend that is closed or damaged, and

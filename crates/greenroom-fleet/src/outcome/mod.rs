@@ -1,5 +1,6 @@
 //! Outcomes: from the end of a turn in a session to a record.
 
+pub(crate) mod erased;
 #[cfg(test)]
 mod tests;
 
@@ -13,9 +14,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::limits::micro_dollars;
+use crate::record::usage::Usage;
 use crate::record::{InterruptedBy, PromptOutcome};
 use crate::registry::depth;
-use crate::usage::Usage;
 
 /// Levels of JSON in a result that every backend can keep inside an outcome.
 const DEEPEST: usize = 100;

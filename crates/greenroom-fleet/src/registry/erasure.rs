@@ -13,8 +13,8 @@ use super::key::{Key, Table, last_id, number, text_and_rest};
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step, parsed};
 use crate::error::BackendError;
-use crate::feed::FeedEvent;
 use crate::id::{Name, Term};
+use crate::query::feed::FeedEvent;
 use crate::record::{NameRecord, NameState, ProcessRecord, PromptOutcome, Unsent};
 use crate::request::{Change, Erasure, FilesLeft, ForgottenFiles, HostMove, Marked};
 

@@ -33,8 +33,8 @@ use serde::{Deserialize, Serialize};
 
 use super::key::{Key, Table, name_at_start, number, tenant_and_rest};
 use super::{BATCH, Part, Result, Step, parsed};
-use crate::feed::{FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRetention};
 use crate::id::{Name, Tenant, Timestamp};
+use crate::query::feed::{FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRetention};
 
 /// The rows that have the open epoch.
 const PARTS: u64 = 16;

@@ -7,12 +7,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::key::{Key, Table, last_id, name_at_start, number};
-use super::prompts::key_of;
 use super::{Part, Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, PromptId};
-use crate::label::Labels;
-use crate::lists::{NameFilter, NamePage, NameQuery, PromptCursor, PromptEntry, PromptPage, PromptQuery};
+use crate::query::lists::{
+    NameFilter, NamePage, NameQuery, PromptCursor, PromptEntry, PromptPage, PromptQuery,
+};
+use crate::record::label::Labels;
 use crate::record::{NameRecord, PromptRecord};
 
 /// Rows that a page with a filter looks at.
@@ -237,4 +238,9 @@ fn labels_of(place: &Key, row: &PromptPlace) -> Vec<Key> {
 fn cursor_of(key: &[u8]) -> Result<PromptCursor> {
     let order = key.len().checked_sub(24).map(|start| &key[start..start + 8]);
     Ok(PromptCursor { order: !number(order.unwrap_or_default())?, prompt: PromptId(last_id(key)?) })
+}
+
+/// The key of the row that leads to a prompt by the application's key.
+pub(super) fn key_of(name: &Name, key: &str) -> Key {
+    Key::of(Table::Keys).name(name).text(key)
 }

@@ -7,8 +7,8 @@ use super::nodes::NodeRow;
 use super::{Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
-use crate::feed::FeedEvent;
 use crate::id::{Name, NodeId, Term};
+use crate::query::feed::FeedEvent;
 use crate::record::{
     InterruptedBy, NameRecord, NameState, ProcessRecord, PromptOutcome, PromptState, Quarantine,
     QuarantineKind,

@@ -1,6 +1,7 @@
 //! The rules of a fleet over an ordered map of rows: each request is one function of the rows that it reads. They are the same on every
 //! backend.
 
+mod account;
 mod content;
 mod erasure;
 mod feed;
@@ -14,17 +15,15 @@ mod nodes;
 mod prompts;
 mod query;
 mod questions;
-mod quota;
-mod room;
 #[cfg(test)]
 mod tests;
 mod transcripts;
 mod turns;
-mod usage;
 mod waiting;
 
 use std::time::Duration;
 
+pub(crate) use account::usage::days_of_name;
 pub(crate) use erasure::files_of;
 pub(crate) use lists::{index_of_prompt, prompts_of};
 pub(crate) use lost::unreadable;
@@ -43,7 +42,6 @@ use map::{key, txn};
 pub(crate) use messages::runs;
 pub(crate) use moving::{end_of_prompt, rows_of_prompt};
 pub(crate) use transcripts::{entries_of, transcripts_of};
-pub(crate) use usage::days_of_name;
 
 use crate::error::BackendErrorKind;
 pub(crate) use crate::error::Result;

@@ -8,15 +8,15 @@
 //! ```
 //!
 //! A name that departs is claimed by nobody and accepts nothing, so its rows stay as they are. It is there before its rows are removed
-//! here, and it can run only there. Each step can be repeated. [`crate::moving`] copies the rows.
+//! here, and it can run only there. Each step can be repeated. [`crate::admin::moving`] copies the rows.
 
 use uuid::Uuid;
 
+use super::account::quota::signed;
 use super::erasure::files_of;
 use super::key::{Key, Table, last_id};
 use super::lists::prompts_of;
 use super::prompts::kept_bytes;
-use super::quota::signed;
 use super::{BATCH, Result, Step, parsed};
 use crate::id::{Name, PromptId, Tenant, Timestamp};
 use crate::record::{NameRecord, NameState, PromptRecord, PromptState, Quarantine};

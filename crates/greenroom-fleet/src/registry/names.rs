@@ -5,8 +5,8 @@ use super::key::{Key, Table, name_at_start};
 use super::lost::process_key;
 use super::{Result, Step};
 use crate::error::BackendError;
-use crate::feed::FeedEvent;
 use crate::id::{AttemptId, Name, NodeId, Term};
+use crate::query::feed::FeedEvent;
 use crate::record::{NameRecord, NameState, Quarantine};
 use crate::request::{ActivationFailed, Claim, Claimed, Counted, Marked, Owned, Ownership, Page};
 

@@ -1,17 +1,17 @@
 //! Prompts: how they are accepted, wait, are withdrawn, expire and end, and are forgotten.
 
+use super::account::quota::signed;
+use super::account::room::RECORD_BYTES;
 use super::content::Content;
 use super::key::{Key, Table, last_id};
-use super::lists::{check_labels, place_of};
+use super::lists::{check_labels, key_of, place_of};
 use super::messages::of_prompt;
-use super::quota::signed;
-use super::room::RECORD_BYTES;
 use super::txn::to_json;
 use super::waiting::{due_key, queue_key, reminder_key};
 use super::{Result, Step, parsed};
 use crate::error::BackendError;
-use crate::feed::FeedEvent;
 use crate::id::{AttemptId, Name, PromptId, Term, Timestamp};
+use crate::query::feed::FeedEvent;
 use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome, PromptRecord, PromptState, Unsent};
 use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
 
@@ -331,11 +331,6 @@ impl Step<'_> {
 /// Bytes that count as kept of a prompt.
 pub(super) fn kept_bytes(prompt: &PromptRecord) -> u64 {
     prompt.bytes.saturating_add(prompt.kept_bytes).saturating_add(RECORD_BYTES)
-}
-
-/// The key of the row that leads to a prompt by the application's key.
-pub(super) fn key_of(name: &Name, key: &str) -> Key {
-    Key::of(Table::Keys).name(name).text(key)
 }
 
 /// The place of a prompt that waits in the list of expiries.

@@ -6,8 +6,8 @@ use super::key::{Key, Table, last_id};
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
-use crate::feed::FeedEvent;
 use crate::id::{AttemptId, Name, PromptId, QuestionId};
+use crate::query::feed::FeedEvent;
 use crate::record::{Decision, QuestionRecord};
 use crate::request::{Answered, Ask, Change, Owned, Page, QuestionsOf};
 

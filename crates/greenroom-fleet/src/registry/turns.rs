@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
+use super::account::quota::signed;
 use super::key::{Key, Table};
 use super::messages::of_prompt;
-use super::quota::signed;
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
-use crate::feed::FeedEvent;
 use crate::id::PromptId;
+use crate::query::feed::FeedEvent;
 use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind};
 use crate::request::{Append, Begin, Change, Finish, Owned};
 

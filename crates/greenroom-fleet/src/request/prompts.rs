@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::refused::Refused;
 use crate::id::{Name, PromptId, Timestamp};
-use crate::label::Labels;
 use crate::limits::{QueueBounds, Quota};
+use crate::record::label::Labels;
 use crate::record::{PromptContent, PromptRecord};
 
 /// A prompt to be accepted.

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::Ownership;
 use crate::id::{AttemptId, Name, PromptId, QuestionId, Tenant};
 use crate::limits::Quota;
+use crate::record::usage::Usage;
 use crate::record::{PromptOutcome, QuestionRecord};
-use crate::usage::Usage;
 
 /// The start of a prompt, written down before its first byte is sent to a CLI.
 #[derive(Clone, Debug, PartialEq)]

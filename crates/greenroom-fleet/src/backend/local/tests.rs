@@ -13,7 +13,7 @@ use super::disk::Platter;
 use super::*;
 use crate::backend::Requests;
 use crate::id::{AttemptId, Name, NodeId, PromptId};
-use crate::lists::NameQuery;
+use crate::query::lists::NameQuery;
 use crate::record::{NodeState, PromptContent};
 use crate::request::{Accept, Accepted, Begin, Claim, Claimed, Join, Ownership, QueueBounds};
 use crate::wait::in_time;

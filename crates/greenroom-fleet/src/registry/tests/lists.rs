@@ -1,7 +1,7 @@
 //! Pages read a few rows, however long their lists are.
 
 use super::*;
-use crate::lists::{PromptFilter, PromptQuery};
+use crate::query::lists::{PromptFilter, PromptQuery};
 
 /// The answer of a request that only reads, and the rows that its last read has.
 fn read<T>(world: &World, request: impl Fn(&Step<'_>) -> Result<T>) -> (T, usize) {

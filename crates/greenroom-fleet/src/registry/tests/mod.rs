@@ -20,7 +20,7 @@ use super::*;
 use crate::backend::{MemoryBackend, Requests};
 use crate::clock::Clock;
 use crate::id::{AttemptId, NodeId, QuestionId};
-use crate::lists::NameQuery;
+use crate::query::lists::NameQuery;
 use crate::record::{PromptContent, QuarantineKind};
 use crate::request::*;
 use world::{WAIT, World};

@@ -20,9 +20,9 @@ use crate::health::Try;
 use crate::id::AttemptId;
 use crate::lock::locked;
 use crate::outcome::{failed, metered, outcome_of, snake_case};
+use crate::record::usage::Usage;
 use crate::record::{Cause, InterruptedBy, PromptOutcome, PromptRecord};
 use crate::request::{Begin, Finish, Ownership};
-use crate::usage::Usage;
 
 /// The time that a CLI has to end a turn that took too long.
 const GRACE: Duration = Duration::from_secs(10);

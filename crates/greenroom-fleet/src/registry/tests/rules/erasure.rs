@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::stage::{
     Checked, LEASE, Stage, accept, accept_with_continuation, name, promises, same, unexpected,
 };
+use crate::admin::hosts::{HostError, forget_host, move_to_host};
 use crate::backend::Requests;
-use crate::hosts::{HostError, forget_host, move_to_host};
 use crate::id::{AttemptId, NodeId, PromptId, QuestionId, Timestamp};
 use crate::record::{CommandKind, CommandRecord, NameState};
 use crate::registry::{FIRST_KEY, Lane, Part, Range, Row, Wanted};

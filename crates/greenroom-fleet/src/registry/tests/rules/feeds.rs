@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::stage::{Checked, Stage, accept, completed, finish, name, promises, same, tenant, unexpected};
 use crate::backend::Requests;
-use crate::feed::{FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRetention};
 use crate::id::{Name, QuestionId, Tenant};
+use crate::query::feed::{FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRetention};
+use crate::record::usage::Usage;
 use crate::request::{Accept, Ask, Finish, Marked, Owned, Withdrawn};
-use crate::usage::Usage;
 
 promises! {
     "a feed has each transition of a turn once, in order, after it is sealed" => turn,

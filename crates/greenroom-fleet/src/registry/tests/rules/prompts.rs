@@ -10,7 +10,7 @@ use super::stage::{
 };
 use crate::backend::Requests;
 use crate::id::{NodeId, PromptId, Timestamp};
-use crate::lists::NameQuery;
+use crate::query::lists::NameQuery;
 use crate::record::{PromptOutcome, PromptState, Unsent};
 use crate::request::{
     Accept, Accepted, Change, Join, Marked, Owned, QueueBounds, Refused, WaitingPage, Withdrawn,

@@ -7,11 +7,11 @@ use super::stage::{
 };
 use crate::backend::Requests;
 use crate::id::{Name, PromptId, QuestionId, Timestamp};
-use crate::label::Labels;
-use crate::lists::{NameFilter, NameQuery, PromptCursor, PromptFilter, PromptQuery};
+use crate::query::lists::{NameFilter, NameQuery, PromptCursor, PromptFilter, PromptQuery};
+use crate::record::label::Labels;
+use crate::record::usage::{DAY, Usage};
 use crate::record::{PromptContent, PromptOutcome};
 use crate::request::{Accept, Ask, Finish, Owned, QuestionsOf, Withdrawn};
-use crate::usage::{DAY, Usage};
 
 promises! {
     "prompts of a name are listed newest first, in pages, waiting, running and ended" => newest_first,

@@ -1,10 +1,10 @@
 //! Labels, usage and the feed of a world.
 
 use super::*;
-use crate::feed::{FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRetention};
 use crate::id::Tenant;
-use crate::label::Labels;
-use crate::usage::{Usage, UsageEntry};
+use crate::query::feed::{FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRetention};
+use crate::record::label::Labels;
+use crate::record::usage::{Usage, UsageEntry};
 
 /// Readers of the feed of all tenants, and of each of them, with what they have read.
 #[derive(Default)]

@@ -25,13 +25,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::key::{Key, Table, tenant_and_rest};
-use super::{Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
 use crate::id::{Tenant, Timestamp};
 use crate::limits::{Budget, BudgetLevel, Quota};
 use crate::record::{PromptRecord, TenantRecord};
+use crate::registry::map::key::{Key, Table, tenant_and_rest};
+use crate::registry::{Result, Step, parsed};
 use crate::request::{Change, Page};
 
 /// The money of a tenant without its sums.
@@ -70,23 +70,23 @@ impl Step<'_> {
     }
 
     /// A counter of a tenant, for a bound.
-    pub(super) fn count_of(&self, table: Table, tenant: &Tenant) -> Result<u64> {
+    pub(in crate::registry) fn count_of(&self, table: Table, tenant: &Tenant) -> Result<u64> {
         self.txn.count(&of(table, tenant))
     }
 
     /// Adds to a counter of a tenant.
-    pub(super) fn add_to(&mut self, table: Table, tenant: &Tenant, by: i64) {
+    pub(in crate::registry) fn add_to(&mut self, table: Table, tenant: &Tenant, by: i64) {
         self.txn.add(&of(table, tenant), by);
     }
 
     /// The quota of a tenant: the one that was set, or `given`. It counts as of the read.
-    pub(super) fn quota_of(&self, tenant: &Tenant, given: &Quota) -> Result<Quota> {
+    pub(in crate::registry) fn quota_of(&self, tenant: &Tenant, given: &Quota) -> Result<Quota> {
         let set = self.looking(|step| step.quota(tenant.clone()))?;
         Ok(set.unwrap_or_else(|| given.clone()))
     }
 
     /// Names the row of a tenant's quota. This saves a read.
-    pub(super) fn want_quota(&self, tenant: &Tenant) {
+    pub(in crate::registry) fn want_quota(&self, tenant: &Tenant) {
         self.txn.want(&of(Table::Quotas, tenant));
     }
 
@@ -125,7 +125,7 @@ impl Step<'_> {
     }
 
     /// True if another name of the tenant may get an owner. The commit expects that no other one has got one since.
-    pub(super) fn may_live(&self, tenant: &Tenant, quota: &Quota) -> Result<bool> {
+    pub(in crate::registry) fn may_live(&self, tenant: &Tenant, quota: &Quota) -> Result<bool> {
         if quota.live == usize::MAX {
             return Ok(true);
         }
@@ -133,14 +133,14 @@ impl Step<'_> {
     }
 
     /// True if the tenant has spent so much in the period that no turn can begin in it. What is reserved for running turns may come back.
-    pub(super) fn has_spent(&self, tenant: &Tenant, budget: &Budget) -> Result<bool> {
+    pub(in crate::registry) fn has_spent(&self, tenant: &Tenant, budget: &Budget) -> Result<bool> {
         let account = self.looking(|step| step.account(tenant))?;
         let spent = self.count_of(Table::Spent, tenant)?;
         Ok(!budget.allows(if budget.is_current(account.period, self.now) { spent } else { 0 }))
     }
 
     /// Reserves money for a turn. `false`: too little is left.
-    pub(super) fn reserve(&mut self, prompt: &mut PromptRecord, budget: Budget) -> Result<bool> {
+    pub(in crate::registry) fn reserve(&mut self, prompt: &mut PromptRecord, budget: Budget) -> Result<bool> {
         let tenant = prompt.name.tenant().clone();
         let before = self.account(&tenant)?;
         let (spent, reserved) = self.expect_money(&tenant)?;
@@ -167,7 +167,7 @@ impl Step<'_> {
 
     /// Replaces the reservation of a turn by its cost; `None`: by the same money. The cost of a turn that outlasted its period counts for the
     /// period in which it ends.
-    pub(super) fn settle(&mut self, prompt: &mut PromptRecord, cost: Option<u64>) -> Result<()> {
+    pub(in crate::registry) fn settle(&mut self, prompt: &mut PromptRecord, cost: Option<u64>) -> Result<()> {
         let tenant = prompt.name.tenant().clone();
         let reserved = std::mem::take(&mut prompt.reserved);
         self.add_to(Table::Reserved, &tenant, -signed(reserved));
@@ -219,12 +219,17 @@ impl Step<'_> {
     }
 
     /// The period of a tenant's money, and the money that is spent. The commit expects that nobody spends or reserves anything.
-    pub(super) fn expect_account(&self, tenant: &Tenant) -> Result<(Timestamp, u64)> {
+    pub(in crate::registry) fn expect_account(&self, tenant: &Tenant) -> Result<(Timestamp, u64)> {
         let (spent, _) = self.expect_money(tenant)?;
         Ok((self.account(tenant)?.period, spent))
     }
 
-    pub(super) fn set_account(&mut self, tenant: &Tenant, period: Timestamp, money: u64) -> Result<()> {
+    pub(in crate::registry) fn set_account(
+        &mut self,
+        tenant: &Tenant,
+        period: Timestamp,
+        money: u64,
+    ) -> Result<()> {
         let key = of(Table::Tenants, tenant);
         match period == Timestamp::default() {
             true => self.txn.remove(&key),
@@ -245,7 +250,7 @@ fn of(table: Table, tenant: &Tenant) -> Key {
 }
 
 /// An amount that a counter can be added to a thousand times.
-pub(super) fn signed(amount: u64) -> i64 {
+pub(in crate::registry) fn signed(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX).min(1 << 53)
 }
 

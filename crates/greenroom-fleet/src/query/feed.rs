@@ -10,9 +10,9 @@ use crate::access::Denied;
 use crate::error::{BackendError, debug_as_report};
 use crate::event::FleetEvent;
 use crate::id::{Name, PromptId, QuestionId, Timestamp};
-use crate::lists::InvalidCursor;
+use crate::query::lists::InvalidCursor;
 use crate::record::QuarantineKind;
-use crate::usage::Usage;
+use crate::record::usage::Usage;
 
 /// The entries that a feed keeps. A reader that is further behind gets [`FeedError::Gap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::backend::{Backend, Commit, Committed, Lane, Part, Range, Requests, Row, Wanted};
 use crate::error::{BackendError, BackendErrorKind, Result, debug_as_report};
 use crate::id::{Name, PromptId, Tenant, Timestamp};
-use crate::lists::NameQuery;
+use crate::query::lists::NameQuery;
 use crate::record::{NameRecord, NameState};
 use crate::registry::{
     Key, Table, days_of_name, end_of_prompt, entries_of, files_of, index_of_prompt, last_id, number,

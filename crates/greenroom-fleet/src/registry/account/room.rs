@@ -16,15 +16,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::key::{Key, Table};
-use super::{Result, Step};
 use crate::id::{Tenant, Timestamp};
 use crate::limits::{Quota, Rate};
 use crate::record::{NameRecord, NameState};
+use crate::registry::map::key::{Key, Table};
+use crate::registry::{Result, Step};
 use crate::request::{Accept, Refused};
 
 /// Bytes that a prompt counts for besides its content, its messages and its outcome: its record and its places in lists.
-pub(super) const RECORD_BYTES: u64 = 1024;
+pub(in crate::registry) const RECORD_BYTES: u64 = 1024;
 
 /// A bucket of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl Bucket {
 
 impl Step<'_> {
     /// The reason to refuse a new prompt of a name. `None`: there is room, and the prompt has taken a token of its tenant.
-    pub(super) fn no_room(
+    pub(in crate::registry) fn no_room(
         &mut self,
         accept: &Accept,
         bytes: u64,

@@ -8,24 +8,28 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::key::{Key, Table, number, tenant_and_rest, time_at_start};
-use super::{BATCH, Part, Result, Step};
 use crate::id::{Name, Tenant, Timestamp};
 use crate::record::PromptRecord;
-use crate::usage::{DAY, HOUR, Usage, UsageEntry};
+use crate::record::usage::{DAY, HOUR, Usage, UsageEntry};
+use crate::registry::map::key::{Key, Table, number, tenant_and_rest, time_at_start};
+use crate::registry::{BATCH, Part, Result, Step};
 
 /// Hours of a tenant that a request reads.
 const HOURS: usize = 512;
 
 impl Step<'_> {
     /// Names the rows that [`meter`](Self::meter) reads. This saves a read.
-    pub(super) fn want_usage(&self, name: &Name) {
+    pub(in crate::registry) fn want_usage(&self, name: &Name) {
         self.txn.want(&of_name(self.now, name));
         self.txn.want(&mark(self.now.period(HOUR), name.tenant()));
     }
 
     /// Counts a run of a turn that has ended, with what its CLI has told. The caller writes the prompt's record.
-    pub(super) fn meter(&mut self, prompt: &mut PromptRecord, told: Option<Usage>) -> Result<()> {
+    pub(in crate::registry) fn meter(
+        &mut self,
+        prompt: &mut PromptRecord,
+        told: Option<Usage>,
+    ) -> Result<()> {
         let mut used = told.unwrap_or_default();
         used.turns = u64::from(prompt.usage.turns == 0);
         used.unmetered = u64::from(told.is_none());
@@ -143,7 +147,7 @@ impl Step<'_> {
     }
 
     /// Removes the usage of a name.
-    pub(super) fn remove_days(&mut self, name: &Name) -> Result<()> {
+    pub(in crate::registry) fn remove_days(&mut self, name: &Name) -> Result<()> {
         let Some((oldest, _)) = self.txn.under(&Key::of(Table::UsageOfName), 1).pop() else { return Ok(()) };
         for day in days_of_name(time_at_start(&oldest)?, self.now, name) {
             if self.looking(|step| step.txn.get(day.bytes())).is_some() {

@@ -1,0 +1,5 @@
+//! The accounts of tenants: quotas and money, the room for new prompts, and usage.
+
+pub(super) mod quota;
+pub(super) mod room;
+pub(super) mod usage;
