@@ -24,8 +24,8 @@
 //! # Bounds
 //!
 //! Without a retention there is no feed, and a transition reads one row for it. A removal notes the epoch in the same commit, for the tenant
-//! and for all: a reader whose cursor is not behind it has a gap. Epochs are removed as a whole, and the last one that is read may be
-//! removed in part already, so the end of an epoch that the reader has finished is told as the beginning of the next one.
+//! and for all: a reader whose cursor is not behind it has a gap. An epoch may be half removed. A reader
+//! that finished an epoch therefore gets a cursor to the start of the next one.
 
 use std::time::Duration;
 
