@@ -26,8 +26,8 @@ pub struct Erased {
 pub struct LeftOn {
     /// The host.
     pub host: String,
-    /// True if a node of the host is alive. It has not removed the files in time, and goes on with that; the session stays marked until
-    /// then. False: the next node of the host that joins removes them.
+    /// True if a node of the host is alive. The node has not removed the files in time and tries again; until then the session stays
+    /// marked. False: the next node of the host that joins removes them.
     pub has_node: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) async fn forget_host(backend: &dyn Backend, host: &str) -> Result<For
         }
         forgotten.files += left.len();
         let names = left.iter().map(|files| files.name.clone()).collect();
-        // Before the rows that lead to them.
+        // Remove these before the rows that lead to them.
         forgotten.processes += backend.forget_files(host.to_owned(), names).await?.processes;
         for files in left {
             backend.files_removed(files).await?;
