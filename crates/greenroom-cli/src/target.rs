@@ -61,7 +61,7 @@ pub(crate) async fn connect_to_database(url: String, schema: Option<String>) -> 
     Ok(Connection { admin: Admin::new(backend.clone()), database: Some(backend) })
 }
 
-/// A server that refuses the command is not reached, too.
+/// A refused login also exits with 3.
 fn not_reached(error: BackendError) -> Failure {
     match error.kind() {
         BackendErrorKind::Invalid => Failure::Usage(error.to_string()),

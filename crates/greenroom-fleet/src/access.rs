@@ -61,9 +61,9 @@ pub struct Access<'a> {
     pub person: &'a str,
     /// What the person wants to do.
     pub action: Action,
-    /// The tenant; `None` for a list over all tenants, which an operator asks for.
+    /// The tenant. `None`: an operator asks about all tenants, for a list, usage, the feed or a snapshot.
     pub tenant: Option<&'a Tenant>,
-    /// The session; `None` for a list of sessions, questions or prompts.
+    /// The session. `None`: the call is about several sessions: a list of sessions or questions, usage, the feed or a snapshot.
     pub name: Option<&'a Name>,
 }
 

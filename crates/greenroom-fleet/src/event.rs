@@ -84,7 +84,7 @@ pub enum FleetEvent {
     Decided { name: Name, prompt: PromptId, question: QuestionId },
     /// The name takes no more prompts: its files are removed, then the name.
     Deleting { name: Name },
-    /// The name and its files were removed.
+    /// The name was removed. Files on hosts without a living node may be left: see [`Erased::left`](crate::Erased::left).
     Deleted { name: Name },
     /// Files of a session that is being deleted cannot be removed. The session stays marked, and the fleet tries again.
     DeletionFailed { name: Name, why: String },

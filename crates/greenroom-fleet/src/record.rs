@@ -201,7 +201,7 @@ pub struct PromptRecord {
     pub reserved: u64,
     /// Bytes of its content and of its outcome, as far as they are kept.
     pub bytes: u64,
-    /// Tells its content apart from others.
+    /// Hash of the content, to detect a reused key.
     pub(crate) digest: Uuid,
     /// The number of the last message of the turn; 0 without messages. Messages are numbered from 1, over all its terms.
     pub last_seq: u64,

@@ -30,7 +30,7 @@ impl Channels {
         }
     }
 
-    /// Channels for the same transitions, on which no change is told, and no message of another node.
+    /// Channels that carry transitions only.
     #[cfg(feature = "testkit")]
     pub(crate) fn without_changes(&self) -> Self {
         Self { transitions: self.transitions.clone(), ..Self::new() }

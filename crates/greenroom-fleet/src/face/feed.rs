@@ -32,8 +32,8 @@ impl FleetTenant {
     /// Reads what has happened to the tenant's sessions, over all nodes: for webhooks, bills, a search index, whatever has to miss nothing.
     /// [`Operator::events`] is the live view, which may.
     ///
-    /// An entry is written by the commit that makes it happen, so nothing is missing and nothing comes that did not happen. Entries of a
-    /// session come in their order; those of different sessions in any order, within seconds. An entry comes about a second after it
+    /// Entries are written in the commit of the change, so the feed is complete and exact. Entries of a session come in their order; those
+    /// of different sessions in any order, within seconds. An entry comes about a second after it
     /// has happened. Keep the [cursor](FeedEntry::cursor) of an entry once it is handled, and begin there after a restart: an entry comes again
     /// only if its cursor was not kept.
     ///

@@ -102,8 +102,8 @@ impl FleetSession {
     /// Lists the prompts of the session, waiting, running and ended, the newest first: with what was asked, the outcome, and the moments. A
     /// page of a conversation that is loaded again needs nothing else besides the messages of the turn that runs.
     ///
-    /// Prompts are listed until [`FleetLimits::retention`](crate::FleetLimits::retention) has passed since their end, also if the session was
-    /// deleted meanwhile. A session without prompts has an empty page.
+    /// Prompts are listed until [`FleetLimits::retention`](crate::FleetLimits::retention) has passed since their end. A deletion of the
+    /// session removes them at once. A session without prompts has an empty page.
     ///
     /// ```
     /// # use greenroom::Session;

@@ -225,6 +225,9 @@ impl FleetSession {
     /// Deletes the session: interrupts its turn, ends its prompts as unsent, and removes everything of it: its prompts with their messages,
     /// outcomes and questions, its keys, its conversation, its files on all hosts, and its name. A session that is not known counts as deleted.
     ///
+    /// Some facts stay until their retention: its usage by day and hour, and its entries in the feed, which have its name and the reason of a
+    /// quarantine.
+    ///
     /// A reader of one of its turns that is not quick enough gets [`FleetError::NotFound`] in place of the outcome.
     ///
     /// Waits for other hosts of which a node is alive, for 30 seconds at most. A host without a living node keeps its files until a node of it joins

@@ -108,7 +108,7 @@ fn give(top: &Path, owner: &NewOwner) -> io::Result<u64> {
     let mut giving =
         Giving { owner, before: found.st_uid, device: found.st_dev, service: geteuid().as_raw(), left: 0 };
     giving.below(&folder, 0)?;
-    // Last: a giving that is cut off finds the same owner again.
+    // Change the top folder last, so that an interrupted run starts with the same old owner.
     let folder = File::from(folder);
     fchown(&folder, Some(owner.user.uid), Some(owner.user.gid))?;
     folder.set_permissions(Permissions::from_mode(0o700))?;

@@ -9,9 +9,8 @@
 //!     └───────────────────── the session is up, or the model has answered ───────────────────────┘
 //! ```
 //!
-//! Each [`Extent`] has its own machine: the node, a profile, and a tenant with a profile. What is broken is shared by that much: the disk,
-//! the memory and the guardian by the node, the CLI by a profile. A profile may give each tenant a key, so a key that is rejected holds
-//! back no other tenant.
+//! Each [`Extent`] has its own machine: the node, a profile, and a tenant with a profile. The node's machine is for the disk, the
+//! memory and the guardian, a profile's for the CLI. A profile may give each tenant a key, so a rejected key holds back its tenant alone.
 //!
 //! While an extent is degraded, its names queue for the one [`Try`], without a slot and without owning the name, so another node can run
 //! it. The try begins after a pause of [`FleetLimits::backoff`], which doubles up to [`FleetLimits::backoff_max`]. A name that is dropped
@@ -164,8 +163,8 @@ impl NodeHealth {
             .map(|entry| entry.report.cause)
     }
 
-    /// True if a live session is not to begin a turn: its tenant's login was rejected, and it does not try. Every other cause leaves live
-    /// sessions alone.
+    /// True if a live session must not begin a turn: its tenant's key was rejected, and the session does not hold the try. Other causes do
+    /// not affect live sessions.
     pub(crate) fn rejects(&self, tries: &[Try], profile: &str, tenant: &Tenant) -> bool {
         let extent = Extent::of(Cause::KeyRejected, Some(profile.to_owned()), Some(tenant.clone()));
         locked(&self.degraded).contains_key(&extent) && !tries.iter().any(|held| held.extent == extent)
@@ -177,13 +176,13 @@ impl NodeHealth {
         // An error: the semaphore is closed.
         let permit = turns.acquire_owned().await.ok()?;
         let next = locked(&self.degraded).get(&extent).map(|entry| entry.next)?;
-        // Only the holder of the permit moves the moment.
+        // Only the holder of the permit changes the end of the pause.
         sleep_until(next).await;
         Some(Try { extent, cause, _permit: permit })
     }
 
     /// A session has failed by a cause. Returns the event if the extent is degraded from now on, or by another cause than before. `None`
-    /// within: it was degraded already. An error: too many extents are degraded, so nobody queues for this one.
+    /// within: the extent was degraded already. An error: too many extents are degraded, so no name queues for this one.
     pub(crate) fn failed(
         &self,
         failed: Degradation,
@@ -220,7 +219,7 @@ impl NodeHealth {
             }
             None => return Err(TooMany),
         };
-        // Not before: the next name finds the end of the pause.
+        // Drop the tries last, so that the next name sees the new pause.
         tries.clear();
         Ok(told)
     }
@@ -249,7 +248,7 @@ impl NodeHealth {
     }
 }
 
-/// As many extents are degraded as a node keeps in mind.
+/// The node already tracks the maximum of degraded extents.
 #[derive(Debug)]
 pub(crate) struct TooMany;
 

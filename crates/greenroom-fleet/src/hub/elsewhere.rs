@@ -1,4 +1,4 @@
-//! Readers on another node than the owner's: they get the text that the model is writing, as far as it gets through.
+//! Readers on another node than the owner's: they get text while the model writes it, by best effort.
 //!
 //! ```text
 //!  the readers' node                                                                     the owner's node
@@ -6,15 +6,15 @@
 //!   Audience ◄── hear ◄── Backend::publish ◄── publish: pieces of all watched turns, each 100 ms ◄── Outbox ◄── Feed
 //! ```
 //!
-//! Everything here may be lost, and nothing waits: a complete message has the whole text, and comes from the backend.
+//! Pieces may be lost, and nothing waits for them: the backend keeps complete messages, which have the whole text.
 //!
-//! - **The owner pays only while somebody reads elsewhere.** Without that it looks into an empty map for each batch of messages, and
-//!   publishes nothing. Otherwise the text of a block is put together for a tenth of a second, up to 16 KiB of all turns, and up to
-//!   16 KiB of a turn wait. Beyond that the rest of a block is left out.
+//! - **The owner pays only while somebody reads elsewhere.** Without readers elsewhere it looks into an empty map for each batch
+//!   of messages, and publishes nothing. Otherwise it publishes each tenth of a second, up to 16 KiB for all turns. Up to 16 KiB of a turn
+//!   wait; the rest of a longer block is dropped.
 //! - **No text comes late.** A piece names a message before it. A reader that has the next message of the main thread ignores the piece.
 //! - **No text has a hole.** Pieces are numbered. Behind a missing one the reader's node ignores them up to the next block.
 //!
-//! The way is the backend: a connection between nodes would need listening ports, addresses that reach each other, and proof of who asks.
+//! Pieces go through the backend, because connections between nodes would need ports, routes and authentication.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ use crate::id::PromptId;
 use crate::lock::locked;
 use crate::request::{NodeMessage, Piece};
 
-/// The time for which a message that a turn is read elsewhere counts.
+/// The time for which a [`Reads`](crate::request::NodeNews::Reads) message counts.
 const WATCHED: Duration = Duration::from_secs(10);
 /// Bytes of text that are published at once.
 const BYTES: usize = 16 << 10;
@@ -90,7 +90,7 @@ impl Elsewhere {
         }
     }
 
-    /// The next pieces, of all turns alike. `true`: more wait.
+    /// The next pieces, one from each turn in each round. `true`: more pieces wait.
     pub(super) fn pieces(&self) -> (Vec<(PromptId, Piece)>, bool) {
         let (mut watched, mut pieces, mut bytes) = (locked(&self.watched), Vec::new(), 0);
         let mut turns: Vec<_> = watched.iter_mut().filter(|(_, turn)| turn.outbox.bytes > 0).collect();
@@ -152,7 +152,7 @@ impl Outbox {
         }
     }
 
-    /// The next piece with text. The beginning of a block without text stays: it may be no block of text.
+    /// The next piece with text. The start of a block waits for text, because the block may have none.
     fn next(&mut self) -> Option<Piece> {
         self.pieces.front().filter(|piece| !piece.text.is_empty())?;
         let piece = self.pieces.pop_front()?;

@@ -38,9 +38,9 @@ use crate::request::{Change, NodeMessage, NodeNews, Page, Piece};
 const LOOK: Duration = Duration::from_secs(1);
 /// The longest wait for such a look.
 const ANSWER: Duration = Duration::from_secs(5);
-/// The pause after readers have come, so that those who come together are in one message.
+/// The pause after a reader joins, so that one message announces several readers.
 const COME: Duration = Duration::from_millis(20);
-/// The time for which text for other nodes is put together.
+/// The interval at which text is published to other nodes.
 const WRITE: Duration = Duration::from_millis(100);
 
 /// The turns that run or are read on this node, for readers that want messages as they come.
@@ -75,7 +75,7 @@ pub(crate) struct Reader {
 }
 
 impl Hub {
-    /// A hub that has its readers look at their records when these have changed in the backend. `peers` counts the other living nodes.
+    /// A hub that wakes readers when the records of their prompts change in the backend. `peers` counts the other living nodes.
     pub(crate) fn of(backend: &Arc<dyn Backend>, peers: Arc<AtomicU32>) -> Self {
         let (audiences, elsewhere, joined) = Default::default();
         let (turns, me) = (Arc::new(Turns { audiences, elsewhere, joined, peers }), Uuid::new_v4());
@@ -103,7 +103,7 @@ impl Hub {
         reader
     }
 
-    /// Reads a turn for its end: partial messages from other nodes are not asked for.
+    /// Waits for the end of a turn: other nodes send no partial messages for this reader.
     pub(crate) fn wait(&self, prompt: PromptId) -> Reader {
         self.join(prompt, false)
     }
@@ -121,7 +121,7 @@ impl Hub {
 }
 
 impl Turns {
-    /// The turns of which the other nodes are to be told that they are read here. They count as told.
+    /// The turns to announce to the other nodes as read here. Notes the announcement.
     fn to_ask(&self) -> Vec<PromptId> {
         if self.peers.load(Ordering::Relaxed) == 0 {
             return Vec::new();
@@ -257,7 +257,7 @@ async fn look_each_second(backend: Weak<dyn Backend>, turns: Arc<Turns>) {
     }
 }
 
-/// Tells the other nodes which turns are read here and do not run here.
+/// Announces to the other nodes which turns are read here and run elsewhere.
 async fn ask(backend: Weak<dyn Backend>, turns: Arc<Turns>, me: Uuid) {
     loop {
         let Some(backend) = backend.upgrade() else { return };
@@ -265,7 +265,7 @@ async fn ask(backend: Weak<dyn Backend>, turns: Arc<Turns>, me: Uuid) {
             backend.publish(NodeMessage { from: me, news: NodeNews::Reads(page.to_vec()) });
         }
         drop(backend);
-        // An error: nobody has come.
+        // An error: no reader has joined in time.
         timeout(AGAIN, turns.joined.notified()).await.ok();
         tokio::time::sleep(COME).await;
     }
@@ -294,7 +294,7 @@ async fn hear(mut messages: broadcast::Receiver<NodeMessage>, turns: Arc<Turns>,
             Ok(NodeMessage { from, .. }) if from == me => {}
             Ok(NodeMessage { news: NodeNews::Reads(prompts), .. }) => turns.elsewhere.watch(&prompts),
             Ok(NodeMessage { news: NodeNews::Writes(prompt, piece), .. }) => turns.hear(prompt, &piece),
-            // Pieces are missing, which their numbers tell.
+            // The numbers of the later pieces show the gap.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }

@@ -8,7 +8,7 @@ use greenroom::Message;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The time between two messages to the other nodes that a turn is read here.
+/// The interval at which a node announces to the others that a turn is read here.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
 /// Messages that a slow reader may be behind.
 pub(super) const MOST: usize = 4096;
@@ -33,7 +33,7 @@ pub(crate) enum Heard {
     Message(LiveMessage),
     /// The reader was too slow for this number of partial messages.
     Missed(u64),
-    /// The records of the prompt or its questions have changed, or may have.
+    /// The records of the prompt or its questions may have changed.
     Look,
 }
 
@@ -45,11 +45,11 @@ pub(super) struct Audience {
     joined: u64,
     /// Feeds that are open. Two only while one owner takes over from another.
     pub(super) feeds: usize,
-    /// When the other nodes were told last that the turn is read here.
+    /// The moment of the last announcement that the turn is read here.
     asked: Option<Instant>,
     /// The number of the next piece of text from another node. `None`: any number.
     next_piece: Option<u64>,
-    /// A piece is missing: those behind it are ignored, up to the next block.
+    /// A piece is missing: later pieces are ignored up to the next block.
     has_hole: bool,
     /// Wakes the readers.
     changed: Arc<Notify>,
@@ -93,7 +93,7 @@ impl Audience {
         self.changed.clone()
     }
 
-    /// True if the other nodes are to be told now that the turn is read here.
+    /// True if an announcement is due that the turn is read here. Notes the announcement.
     pub(super) fn asks(&mut self) -> bool {
         let is_read = self.feeds == 0 && self.readers.values().any(|reader| reader.is_live);
         let is_due = is_read && self.asked.is_none_or(|asked| asked.elapsed() >= AGAIN);
@@ -103,7 +103,7 @@ impl Audience {
         is_due
     }
 
-    /// True for a piece of text from the owner's node that readers may be shown: it follows on the last one, or a block starts with it.
+    /// True if readers may see this piece from the owner's node: it follows the last piece, or starts a block.
     pub(super) fn follows(&mut self, number: u64, starts: bool) -> bool {
         let follows = self.next_piece.is_none_or(|next| next == number);
         self.next_piece = number.checked_add(1);

@@ -14,8 +14,7 @@ use crate::profile::{ActivationContext, PROBE};
 
 /// Builds a session of each profile for a made-up name, and starts none.
 ///
-/// A profile that panics has not been found unfit: it may know its real names alone. One that does not fit a real name only is told when that
-/// name is activated.
+/// A panic on the made-up name is ignored. A profile that misfits only a real name is reported at the activation of that name.
 ///
 /// # Errors
 /// [`FleetError::Invalid`] if a profile chooses what the fleet chooses.

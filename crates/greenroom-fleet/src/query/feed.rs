@@ -99,7 +99,7 @@ pub enum FeedEvent {
 }
 
 impl FeedEvent {
-    /// The transition of a name that is told as an event. `None`: others tell it.
+    /// The event to emit for this entry. `None` for `Begun`, which the owner emits.
     pub(crate) fn told(&self, name: &Name) -> Option<FleetEvent> {
         let name = name.clone();
         Some(match self.clone() {

@@ -227,8 +227,8 @@ impl PromptQuery {
         self
     }
 
-    /// Sets the length of the page, at most [`MOST`](Self::MOST). Default: 20. A page ends with the prompt by which its contents and
-    /// outcomes have 1 MiB.
+    /// Sets the length of the page, at most [`MOST`](Self::MOST). Default: 20. A page also ends once its contents and outcomes reach
+    /// 1 MiB.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// the fleet, and only equality is indexed.
 ///
 /// At most [`MOST`](Self::MOST) labels; a key has 1 to [`KEY_BYTES`](Self::KEY_BYTES) bytes, and a value up to
-/// [`VALUE_BYTES`](Self::VALUE_BYTES). Whoever takes labels refuses others.
+/// [`VALUE_BYTES`](Self::VALUE_BYTES). Other labels are refused.
 ///
 /// ```
 /// use greenroom_fleet::Labels;

@@ -72,7 +72,7 @@ impl std::iter::Sum for Usage {
 
 /// Chooses what is summed up of the usage of tenants or sessions: by default each day of the last 30.
 ///
-/// Days and hours are those of UTC. The ones in which the time of the query begins and ends count as a whole.
+/// Days and hours are those of UTC. The first and the last day or hour count in full.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};

@@ -7,7 +7,8 @@
 //!
 //! A claim writes the row in `Files`, so the row is there before an activation makes a folder. A node of each host removes the files
 //! there. The name goes when no host with a living node has files of it any more. Rows of other hosts stay in `FilesLeft`, until
-//! a node of the host joins again. They have the id of the conversation, so a session of the same name that was made anew is another one.
+//! a node of the host joins again. Their key has the conversation, so they do not affect a new session of the
+//! same name.
 
 use super::key::{Key, Table, last_id, number, text_and_rest};
 use super::prompts::BY_USER;
@@ -45,7 +46,7 @@ impl Step<'_> {
         Ok(Marked::Done)
     }
 
-    /// Removes the rows of a name that is marked as being deleted, but for its record. `false`: something is left for the next call.
+    /// Removes the rows of a name that is marked as being deleted, except its record. `false`: call again for the rest.
     pub(crate) fn erase(&mut self, name: Name) -> Result<bool> {
         if self.deletion(&name)?.is_none() {
             return Ok(true);
@@ -53,7 +54,7 @@ impl Step<'_> {
         Ok(self.end_queue(&name)? && self.forget_prompts_of(&name)?)
     }
 
-    /// Removes a name that is marked as being deleted. `false`: something is left for the next call.
+    /// Removes a name that is marked as being deleted. `false`: call again for the rest.
     pub(crate) fn deleted(&mut self, name: Name) -> Result<bool> {
         let Some(record) = self.deletion(&name)? else { return Ok(true) };
         if !self.erase(name)? {
@@ -127,7 +128,7 @@ impl Step<'_> {
         Ok(forgotten)
     }
 
-    /// Binds a name that is bound to a host to another one.
+    /// Binds a name to another host than the one that it is bound to.
     pub(crate) fn move_to_host(&mut self, name: Name, host: String) -> Result<HostMove> {
         let Some(mut record) = self.name(&name)? else { return Ok(HostMove::Gone) };
         match &record.host {
@@ -160,14 +161,14 @@ impl Step<'_> {
         let queue =
             [Table::Queue, Table::Reminders].map(|list| self.txn.under(&Key::of(list).name(name), BATCH));
         let queue: Vec<_> = queue.concat().into_iter().take(BATCH).collect();
-        // All of them first, so that they are read together.
+        // Request all of them first, so that one read has them.
         let prompts: Vec<_> = queue.iter().map(|(_, id)| self.listed(id)).collect();
         for ((order, _), prompt) in queue.iter().zip(prompts) {
             let Some(prompt) = self.readable(prompt)? else {
                 self.drop_place(name, number(order)?)?;
                 continue;
             };
-            // A CLI has begun with a prompt that waits to go on with its continuation.
+            // A prompt that waits for its continuation has already begun in a CLI.
             let outcome = match prompt.begins {
                 0 => PromptOutcome::Unsent { why: Unsent::Deleted },
                 _ => BY_USER,

@@ -17,15 +17,15 @@
 //! **number**. The number of a name's entries is a row of the name, which each of its transitions reads and changes, so it has the order of
 //! the commits. A name that is made anew goes on after the greatest number of all names that were deleted.
 //!
-//! Commits only *expect* the epoch, so two of them are not in each other's way. A seal has to find a moment without one on its way, where
-//! rows are locked: the epoch stands in [`PARTS`] rows, each name expects one of them, and a seal changes all of them. Readers and keepers
+//! Commits only *expect* the epoch, so they do not conflict with each other. A backend that locks rows delays a seal until no commit holds
+//! the row. So the epoch is kept in [`PARTS`] rows: each name expects one of them, and a seal changes all of them. Readers and keepers
 //! seal, twice a second at most and only if there are entries, so a feed that nobody reads costs no seals but those of retention.
 //!
 //! # Bounds
 //!
 //! Without a retention there is no feed, and a transition reads one row for it. A removal notes the epoch in the same commit, for the tenant
-//! and for all: a reader whose cursor is not behind it has a gap. Epochs are removed as a whole, and the last one that is read may be
-//! removed in part already, so the end of an epoch that the reader has finished is told as the beginning of the next one.
+//! and for all: a reader whose cursor is not behind it has a gap. An epoch may be half removed. A reader
+//! that finished an epoch therefore gets a cursor to the start of the next one.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ struct Stored {
 }
 
 impl Step<'_> {
-    /// Names the rows of the feed that a transition of a name reads. This saves a read.
+    /// Requests the feed rows of a transition ahead of time, which saves a read.
     pub(super) fn want_feed(&self, name: &Name) {
         self.txn.want(&part_of(name));
         self.txn.want(&Key::of(Table::FeedNumbers).name(name));
@@ -75,7 +75,7 @@ impl Step<'_> {
         let part = part_of(name);
         let open = self.looking(|step| step.txn.read::<Epoch>(&part))?;
         let Some(Epoch { number: epoch, retention: Some(_), .. }) = open else { return Ok(()) };
-        // The commit expects it to be open still.
+        // The commit fails if the epoch was sealed meanwhile.
         self.txn.get(part.bytes());
         let numbers = Key::of(Table::FeedNumbers).name(name);
         let last: u64 = match self.txn.read(&numbers)? {
@@ -97,7 +97,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Forgets the last number of a name that is removed, once a later name of the kind begins after it.
+    /// Removes the last number of a removed name. A new name of that kind starts after it.
     pub(super) fn end_numbers(&mut self, name: &Name) -> Result<()> {
         let numbers = Key::of(Table::FeedNumbers).name(name);
         let Some(last) = self.txn.read::<u64>(&numbers)? else { return Ok(()) };
@@ -109,14 +109,14 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Keeps a feed from now on, or keeps none: then its entries are removed.
+    /// Turns the feed on. `None`: turns it off, and its entries are removed.
     pub(crate) fn set_feed(&mut self, retention: Option<FeedRetention>) -> Result<()> {
         let open = self.open_epoch()?;
         if open.is_none_or(|open| open.retention != retention) {
             let number = open.map_or(1, |open| open.number + 1);
             self.open(Epoch { number, since: self.now, retention })?;
         }
-        // There, so that names expect a row that stays as it is.
+        // Create the row now, so that new names expect an existing row.
         let deleted = Key::of(Table::FeedDeleted);
         if self.txn.get(deleted.bytes()).is_none() {
             self.txn.write(&deleted, &0_u64)?;

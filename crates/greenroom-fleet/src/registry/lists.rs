@@ -65,7 +65,7 @@ impl Step<'_> {
                         break;
                     }
                 }
-                // Otherwise it would read on in place of the records that it lacks.
+                // Stop: load the missing records before reading further.
                 if step.txn.lacks_rows() {
                     break;
                 }

@@ -49,7 +49,7 @@ impl Step<'_> {
         }
         let quota = self.quota_of(claim.name.tenant(), &claim.quota)?;
         if !self.may_live(claim.name.tenant(), &quota)? {
-            // An owner that was lost is lost all the same.
+            // Free the name from its lost owner, although the claim is refused.
             if had_owner {
                 self.free_or_quarantine(&mut record)?;
             }

@@ -109,7 +109,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The time after which the prompt may be accepted. `None`: not as it is.
+    /// The time after which the prompt may be accepted. `None`: change the prompt first.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { .. }

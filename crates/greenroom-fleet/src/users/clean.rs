@@ -12,13 +12,13 @@ use crate::files::remove_tree;
 /// Folders of the system in which each user may create files.
 const SHARED: [&str; 5] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"];
 
-/// Ends the processes of a user, and removes its files for temporary use. Processes first: they could create other files.
+/// Ends the processes of a user, and removes its files for temporary use. Ends processes first, because they could create more files.
 pub(super) fn clean(uid: u32) -> Result<(), String> {
     kill_processes_of_user(uid).map_err(|error| format!("its processes could not be ended: {error}"))?;
     remove_ipc_of_user(uid).map_err(|error| format!("its shared memory could not be removed: {error}"))?;
     let folders: BTreeSet<PathBuf> = SHARED.iter().map(PathBuf::from).chain([std::env::temp_dir()]).collect();
     for folder in folders {
-        // One that is missing or cannot be listed has nothing that a CLI could find by chance.
+        // Skip a folder that is missing or cannot be listed: a CLI cannot list it either.
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if !fs::symlink_metadata(&path).is_ok_and(|found| found.uid() == uid) {

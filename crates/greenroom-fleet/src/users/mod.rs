@@ -59,12 +59,12 @@ pub(crate) struct Users {
 #[derive(Clone, Copy)]
 struct Free {
     user: OsUser,
-    /// It could not be cleaned.
+    /// The user could not be cleaned.
     is_aside: bool,
 }
 
-/// A user that a session holds. A user that is dropped in place of [`Users::release`] is not lent again by this fleet, and cleaned by
-/// the next one.
+/// A user that a session holds. If it is dropped without [`Users::release`], this fleet does not lend the user again, and the next
+/// fleet cleans it.
 pub(crate) struct HeldUser {
     slip: Slip,
     owner: NewOwner,
@@ -139,7 +139,7 @@ impl Users {
     /// Lends a clean user to a session. Calls `aside` for each user that could not be cleaned and was not set aside before.
     ///
     /// # Errors
-    /// The reason why there is none, which is no fault of the session.
+    /// The reason why no user is free. It does not count against the session.
     pub(crate) async fn take(
         &self,
         conversation: Uuid,

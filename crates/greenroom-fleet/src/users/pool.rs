@@ -112,7 +112,7 @@ pub(super) fn check(users: &[OsUser], live: usize) -> Result<(), FleetError> {
     Ok(())
 }
 
-/// The reason why one of the users cannot reach a folder, if one cannot.
+/// The reason why a user cannot reach a folder. `None`: all users can.
 pub(super) fn barred(folder: &Path, users: &[OsUser]) -> Option<String> {
     // An error: the check is left to the start of the CLI.
     let folder = fs::canonicalize(folder).ok()?;

@@ -1,5 +1,5 @@
-//! The slip of a user: a file that is called by the user's id, locked while a session holds the user, with the id of the session's
-//! conversation in it until the user is clean.
+//! The slip of a user: a file named by the user's id. It is locked while a session holds the user, and contains the id of the session's
+//! conversation until the user is clean.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -57,7 +57,7 @@ impl Slip {
         self.0.write_all(session.to_string().as_bytes())?;
         let before = self.changed()?;
         self.0.sync_data()?;
-        // The system notes changes by a clock that ticks every few milliseconds.
+        // The clock of file times ticks every few milliseconds.
         for _ in 0..TICKS {
             self.0.set_modified(SystemTime::now())?;
             let now = self.changed()?;
@@ -66,7 +66,7 @@ impl Slip {
             }
             tick();
         }
-        // The disk notes whole seconds only: what the service creates in this second is not told from earlier files.
+        // File times are whole seconds here, so files that the service creates in this second count as earlier ones.
         Ok((before.0 + 1, 0))
     }
 
@@ -83,8 +83,7 @@ impl Slip {
 
 impl Drop for Slip {
     fn drop(&mut self) {
-        // Closing is too late: a child that another thread starts at this moment has a copy until it runs its program. An error: closing
-        // unlocks as well.
+        // Unlock explicitly: a child that another thread forks now keeps a copy of the file until its exec. An error: closing unlocks, too.
         self.0.unlock().ok();
     }
 }

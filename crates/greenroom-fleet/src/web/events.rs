@@ -24,6 +24,9 @@ const UNBUFFERED: (HeaderName, HeaderValue) =
 /// status 204, which makes the browser stop. A stream that ends without an outcome was cut off, by a deploy for instance, and a browser
 /// connects again by itself. Comments keep a silent connection open.
 ///
+/// The stream has the inputs and the results of tools, so it is for staff. For end customers, filter
+/// [`FleetTurn::updates`].
+///
 /// A client that goes away changes nothing: the turn goes on.
 ///
 /// # Errors

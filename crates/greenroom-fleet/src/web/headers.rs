@@ -9,7 +9,7 @@ use crate::face::prompt::FleetPrompt;
 use crate::update::UpdateId;
 
 /// The id of the last event that the client has seen, from the header `Last-Event-ID`. A browser's `EventSource` sends it when it
-/// connects again. A text that is no id counts as none.
+/// connects again. An invalid id is ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastEventId(pub Option<UpdateId>);
 

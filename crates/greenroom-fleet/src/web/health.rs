@@ -15,7 +15,7 @@ use crate::health::Health;
 /// | request | 200 | 503 |
 /// |---|---|---|
 /// | `GET /health/live` | the process answers | never: restart a process that gives no answer |
-/// | `GET /health/ready` | send requests here | `draining`; `degraded` while a cause keeps sessions of all tenants from starting; `backend` while the backend does not answer |
+/// | `GET /health/ready` | send requests here | `draining`; `degraded` while a cause of the whole node keeps its sessions from starting; `backend` while the backend does not answer |
 ///
 /// Add them outside of the login: they name no tenant. The body is one word.
 pub fn health<S>() -> Router<S>
@@ -39,7 +39,7 @@ async fn ready(State(fleet): State<Fleet>) -> (StatusCode, &'static str) {
     }
 }
 
-/// True if sessions of every tenant are held back. A key of one tenant that is rejected is no reason to serve no other.
+/// True if a cause holds back all sessions. A rejected key of one tenant does not make the node unready.
 fn is_degraded(health: &Health) -> bool {
     match health {
         Health::Healthy => false,

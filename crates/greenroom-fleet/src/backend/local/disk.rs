@@ -40,17 +40,17 @@ const SECTOR: usize = 512;
 /// let fleet = service(LocalBackend::on_disk(&disk).await?).await?;
 /// let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
 /// let reminder = FleetPrompt::new("Has the lamp arrived?").not_before(tomorrow);
-/// let prompt = fleet.session("customer-42")?.prompt(reminder).await?.prompt_id();
+/// let prompt = fleet.tenant("acme")?.session("customer-42")?.prompt(reminder).await?.prompt_id();
 /// let accepted = disk.moment();
 ///
 /// disk.fail(ErrorKind::StorageFull);
-/// let error = fleet.session("customer-42")?.prompt("And my chair?").await.unwrap_err();
+/// let error = fleet.tenant("acme")?.session("customer-42")?.prompt("And my chair?").await.unwrap_err();
 /// assert!(error.to_string().contains("make room on its disk"), "{error}");
 ///
 /// // What was accepted is there after a power cut.
 /// let after = disk.after_power_cut(accepted, 7);
 /// let fleet = service(LocalBackend::on_disk(&after).await?).await?;
-/// assert!(fleet.withdraw(prompt).await?);
+/// assert!(fleet.tenant("acme")?.withdraw(prompt).await?);
 /// # Ok(())
 /// # }
 /// ```

@@ -143,7 +143,7 @@ impl TurnUpdates {
         }
         match self.turn.next_or_questions().await {
             Next::Item(item) => self.take(item?),
-            // A look at the records tells of no decision, so it counts while a question is open.
+            // The records do not show decisions, so read the questions again while one is open.
             Next::Questions => {
                 self.look = !self.questions.open.is_empty() || self.questions.asked != Some(self.turn.asked);
             }

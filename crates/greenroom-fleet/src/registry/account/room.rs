@@ -10,7 +10,7 @@
 //!  tokens = burst + (now − since) · rate − taken         tokens ≥ burst: since = now, taken = 0
 //! ```
 //!
-//! Prompts that are accepted at the same moment may take a token each that only one of them should have got.
+//! Prompts that are accepted at the same moment may share the last token.
 
 use std::time::Duration;
 
@@ -23,20 +23,25 @@ use crate::registry::map::key::{Key, Table};
 use crate::registry::{Result, Step};
 use crate::request::{Accept, Refused};
 
+<<<<<<< HEAD:crates/greenroom-fleet/src/registry/account/room.rs
 /// Bytes that a prompt counts for besides its content, its messages and its outcome: its record and its places in lists.
 pub(in crate::registry) const RECORD_BYTES: u64 = 1024;
+=======
+/// Bytes counted for the record and the index rows of a prompt, in addition to its content, messages and outcome.
+pub(super) const RECORD_BYTES: u64 = 1024;
+>>>>>>> dc90d82c7669d18d79a0f8e1daf18e7d272bfe2f:crates/greenroom-fleet/src/registry/room.rs
 
 /// A bucket of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Bucket {
-    /// The moment at which it was full.
+    /// The moment at which the bucket was full.
     since: Timestamp,
-    /// The rate at which it was filled since.
+    /// The rate of the refill.
     rate: Rate,
 }
 
 impl Bucket {
-    /// Thousandths of tokens that came back until a moment. `None`: the moment is before its beginning.
+    /// Thousandths of tokens refilled up to a moment. `None`: the moment is before `since`.
     fn came_back(&self, now: Timestamp) -> Option<u128> {
         let millis = now.0.checked_sub(self.since.0)?;
         Some(u128::from(millis) * u128::from(self.rate.per_minute) * 1000 / 60_000)
@@ -83,7 +88,7 @@ impl Step<'_> {
         Ok(wait.map(|retry_after| Refused::TooFast { retry_after }))
     }
 
-    /// The queue that has no room.
+    /// The refusal if a queue is full.
     fn full_queue(
         &self,
         accept: &Accept,
@@ -115,7 +120,7 @@ impl Step<'_> {
         Ok(full.map(|(of, _, bound)| Refused::QueueFull { what, of, bound }))
     }
 
-    /// Takes a token from the bucket of a tenant. Answers with the time until there is one, if there is none.
+    /// Takes a token from the bucket of a tenant. If it is empty, returns the time until the next token.
     fn take_token(&mut self, tenant: &Tenant, rate: Rate) -> Result<Option<Duration>> {
         let (row, taken) = (Key::of(Table::Buckets).tenant(tenant), Key::of(Table::Taken).tenant(tenant));
         let bucket = self.txn.read::<Bucket>(&row)?.filter(|bucket| bucket.rate == rate);

@@ -101,7 +101,7 @@ impl Step<'_> {
         Ok(UsageEntry { start, tenant, usage })
     }
 
-    /// The usage of a name by days that begin in a time.
+    /// The usage of a name for the days between `from` and `to`.
     pub(crate) fn usage_of_name(
         &self,
         name: Name,
