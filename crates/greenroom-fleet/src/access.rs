@@ -83,6 +83,7 @@ pub enum Action {
     Warm,
     Passivate,
     Quarantine,
+    SetQuota,
     Unquarantine,
     SetLabels,
     Delete,

@@ -12,28 +12,6 @@ use crate::request::HostMove;
 /// Names in one request.
 const NAMES: usize = 64;
 
-<<<<<<< HEAD:crates/greenroom-fleet/src/admin/hosts.rs
-=======
-/// The end of a deletion: nothing of the session is kept but the files that are [`left`](Self::left).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Erased {
-    /// The hosts with files of the session. Empty: nothing is left.
-    pub left: Vec<LeftOn>,
-}
-
-/// A host on which files of a deleted session are left: its working directory, and its transcript if the fleet keeps transcripts in folders.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct LeftOn {
-    /// The host.
-    pub host: String,
-    /// True if a node of the host is alive. The node has not removed the files in time and tries again; until then the session stays
-    /// marked. False: the next node of the host that joins removes them.
-    pub has_node: bool,
-}
-
->>>>>>> dc90d82c7669d18d79a0f8e1daf18e7d272bfe2f:crates/greenroom-fleet/src/hosts.rs
 /// A host that was forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

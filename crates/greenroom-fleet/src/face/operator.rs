@@ -33,7 +33,7 @@ impl Fleet {
 
 impl Operator {
     /// A handle that acts for a person: see [`FleetTenant::on_behalf_of`](crate::FleetTenant::on_behalf_of). The authoriser does not
-    /// decide on [`admin`](Self::admin) and [`events`](Self::events): keep these to yourself.
+    /// decide on [`admin`](Self::admin), [`events`](Self::events) and `serve`: keep these to yourself.
     pub fn on_behalf_of(mut self, person: impl Into<String>) -> Self {
         self.scope = self.scope.on_behalf_of(person.into());
         self
@@ -81,9 +81,10 @@ impl Operator {
     /// The quota of a tenant, as it counts on this node: the one that was set, or that of the builder.
     ///
     /// # Errors
-    /// [`FleetError::Backend`].
+    /// [`FleetError::Denied`]; [`FleetError::Backend`].
     pub async fn quota(&self, tenant: Tenant) -> Result<Quota, FleetError> {
         let shared = &self.fleet.handle.shared;
+        self.scope.allow_tenant(shared, Action::Read, &tenant).await?;
         let set = shared.ask(|backend| backend.quota(tenant.clone())).await?;
         Ok(set.unwrap_or_else(|| shared.quotas.given(&tenant).clone()))
     }
@@ -110,9 +111,10 @@ impl Operator {
     /// ```
     ///
     /// # Errors
-    /// [`FleetError::Backend`], of the kind [`Invalid`](crate::BackendErrorKind::Invalid) for a quota that cannot work.
+    /// [`FleetError::Denied`]; [`FleetError::Backend`], of the kind [`Invalid`](crate::BackendErrorKind::Invalid) for a quota that cannot work.
     pub async fn set_quota(&self, tenant: Tenant, quota: impl Into<Option<Quota>>) -> Result<(), FleetError> {
         let quota = quota.into();
+        self.scope.allow_tenant(&self.fleet.handle.shared, Action::SetQuota, &tenant).await?;
         Ok(self.fleet.handle.shared.ask(|backend| backend.set_quota(tenant.clone(), quota.clone())).await?)
     }
 

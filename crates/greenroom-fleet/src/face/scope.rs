@@ -44,4 +44,15 @@ impl Scope {
         let tenant = name.map(Name::tenant).or(self.tenant.as_ref());
         authoriser.authorise(Access { person, action, tenant, name }).await
     }
+
+    /// Asks the authoriser about a tenant as a whole, for an operator.
+    pub(crate) async fn allow_tenant(
+        &self,
+        shared: &FleetShared,
+        action: Action,
+        tenant: &Tenant,
+    ) -> Result<(), Denied> {
+        let of_tenant = Self { tenant: Some(tenant.clone()), person: self.person.clone() };
+        of_tenant.allow(shared, action, None).await
+    }
 }

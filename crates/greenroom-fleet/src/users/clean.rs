@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -18,10 +19,11 @@ pub(super) fn clean(uid: u32) -> Result<(), String> {
     remove_ipc_of_user(uid).map_err(|error| format!("its shared memory could not be removed: {error}"))?;
     let folders: BTreeSet<PathBuf> = SHARED.iter().map(PathBuf::from).chain([std::env::temp_dir()]).collect();
     for folder in folders {
-        // Skip a folder that is missing or cannot be listed: a CLI cannot list it either.
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if !fs::symlink_metadata(&path).is_ok_and(|found| found.uid() == uid) {
+        let unlisted = |error| format!("the folder {} could not be listed: {error}", folder.display());
+        let Some(entries) = there(fs::read_dir(&folder)).map_err(unlisted)? else { continue };
+        for entry in entries {
+            let path = entry.map_err(unlisted)?.path();
+            if there(fs::symlink_metadata(&path)).map_err(unlisted)?.is_none_or(|found| found.uid() != uid) {
                 continue;
             }
             let removed = remove_tree(&path);
@@ -29,4 +31,12 @@ pub(super) fn clean(uid: u32) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// `None`: there is nothing at the path, perhaps any more.
+fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
 }

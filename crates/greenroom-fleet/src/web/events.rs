@@ -1,17 +1,22 @@
 //! A turn as server-sent events.
 
 use std::future::ready;
+use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Response, Sse};
 use futures_util::StreamExt;
+use tokio::time::timeout;
 
 use super::headers::LastEventId;
 use super::problem::Problem;
 use crate::error::FleetError;
 use crate::face::turn::FleetTurn;
 use crate::update::{Update, UpdateId};
+
+/// The time for the answer of the backend, before the first event.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// Proxies such as nginx would hold events back.
 const UNBUFFERED: (HeaderName, HeaderValue) =
@@ -30,10 +35,10 @@ const UNBUFFERED: (HeaderName, HeaderValue) =
 /// A client that goes away changes nothing: the turn goes on.
 ///
 /// # Errors
-/// 404 for a turn that is not known to its tenant or no longer kept, and 503 while the backend does not answer.
+/// 404 for a turn that is not known to its tenant or no longer kept, and 503 if the backend does not answer within 10 s.
 pub async fn events(turn: FleetTurn, last: LastEventId) -> Result<Response, Problem> {
     // After the first event no status can be sent any more.
-    turn.record().await?;
+    timeout(ANSWER, turn.record()).await.map_err(|_| Problem::unavailable())??;
     if last.0 == Some(UpdateId::END) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }

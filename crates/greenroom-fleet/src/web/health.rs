@@ -1,21 +1,27 @@
 //! Health for load balancers and supervisors.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::routing::get;
+use tokio::time::timeout;
 
 use crate::error::FleetError;
 use crate::face::fleet::Fleet;
 use crate::face::snapshot::Query;
 use crate::health::Health;
 
+/// The time for the answer of the backend.
+const ANSWER: Duration = Duration::from_secs(2);
+
 /// The routes `/health/live` and `/health/ready`.
 ///
 /// | request | 200 | 503 |
 /// |---|---|---|
 /// | `GET /health/live` | the process answers | never: restart a process that gives no answer |
-/// | `GET /health/ready` | send requests here | `draining`; `degraded` while a cause of the whole node keeps its sessions from starting; `backend` while the backend does not answer |
+/// | `GET /health/ready` | send requests here | `draining`; `degraded` while a cause of the whole node keeps its sessions from starting; `backend` while the backend does not answer within 2 s |
 ///
 /// Add them outside of the login: they name no tenant. The body is one word.
 pub fn health<S>() -> Router<S>
@@ -27,7 +33,11 @@ where
 }
 
 async fn ready(State(fleet): State<Fleet>) -> (StatusCode, &'static str) {
-    match fleet.operator().snapshot(Query::active().limit(0)).await {
+    let operator = fleet.operator();
+    let Ok(snapshot) = timeout(ANSWER, operator.snapshot(Query::active().limit(0))).await else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "backend");
+    };
+    match snapshot {
         Ok(fleet) if fleet.draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         Ok(fleet) if is_degraded(&fleet.health) => (StatusCode::SERVICE_UNAVAILABLE, "degraded"),
         Ok(_) => (StatusCode::OK, "ready"),
@@ -43,6 +53,8 @@ async fn ready(State(fleet): State<Fleet>) -> (StatusCode, &'static str) {
 fn is_degraded(health: &Health) -> bool {
     match health {
         Health::Healthy => false,
-        Health::Degraded { causes } => causes.iter().any(|cause| cause.tenant.is_none()),
+        Health::Degraded { causes } => {
+            causes.iter().any(|cause| cause.profile.is_none() && cause.tenant.is_none())
+        }
     }
 }

@@ -90,7 +90,7 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail).caused_by(cause)
     }
 
-    fn unavailable() -> Self {
+    pub(super) fn unavailable() -> Self {
         let detail = "The service is busy. Try again in a moment.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail).retry(SOON)
     }

@@ -23,13 +23,8 @@ use crate::registry::map::key::{Key, Table};
 use crate::registry::{Result, Step};
 use crate::request::{Accept, Refused};
 
-<<<<<<< HEAD:crates/greenroom-fleet/src/registry/account/room.rs
 /// Bytes that a prompt counts for besides its content, its messages and its outcome: its record and its places in lists.
 pub(in crate::registry) const RECORD_BYTES: u64 = 1024;
-=======
-/// Bytes counted for the record and the index rows of a prompt, in addition to its content, messages and outcome.
-pub(super) const RECORD_BYTES: u64 = 1024;
->>>>>>> dc90d82c7669d18d79a0f8e1daf18e7d272bfe2f:crates/greenroom-fleet/src/registry/room.rs
 
 /// A bucket of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
