@@ -4,6 +4,7 @@ use super::fleet::Fleet;
 use super::scope::Scope;
 use super::session::FleetSession;
 use super::turn::FleetTurn;
+use crate::access::Action;
 use crate::admin::Admin;
 use crate::backend::Requests;
 use crate::error::FleetError;
