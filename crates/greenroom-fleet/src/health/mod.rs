@@ -218,7 +218,10 @@ impl NodeHealth {
                 degraded.insert(extent, Degraded { report: failed, next, turns });
                 Some(event)
             }
-            None => return Err(TooMany),
+            None => {
+                tries.clear();
+                return Err(TooMany);
+            }
         };
         // Not before: the next name finds the end of the pause.
         tries.clear();
