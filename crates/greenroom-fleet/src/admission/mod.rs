@@ -208,13 +208,14 @@ impl Admission {
                 self.change(name, |seat| seat.ask(want, order, now));
             }
             AdmissionMessage::AtCap => {
+                let is_refused =
+                    self.seats.get(name).is_some_and(|seat| matches!(seat.slot, Slot::Starting { .. }));
+                self.refund(name.tenant(), usize::from(is_refused));
                 self.change(name, |seat| seat.handle(&message, now));
                 // Nobody keeps a slot free for a name that would be refused as well.
                 let of_tenant = |other: &&Arc<Name>| other.tenant() == name.tenant();
                 let promised: Vec<_> = self.promised.values().filter(of_tenant).cloned().collect();
-                for other in promised {
-                    self.change(&other, |seat| seat.slot = Slot::Nothing);
-                }
+                self.take_back(promised);
                 self.change_tenant(name.tenant(), |tenant| tenant.share = Some(tenant.tally.live()));
             }
             message => self.change(name, |seat| seat.handle(&message, now)),
@@ -249,15 +250,26 @@ impl Admission {
     /// bounds; nothing is granted that needs a slot until they do not.
     pub(crate) fn holds(&mut self, name: &Name, starting: bool) {
         // A promise counts on a slot that this holder may have.
-        let promised: Vec<_> = self.promised.values().cloned().collect();
-        for other in promised {
-            self.change(&other, |seat| seat.slot = Slot::Nothing);
-        }
+        self.take_back(self.promised.values().cloned().collect());
         self.know(name);
         self.change(name, |seat| {
             seat.slot = if starting { Slot::Starting { turn: true } } else { Slot::Running };
             seat.want = seat.want.filter(|want| *want == Want::Turn);
         });
+    }
+
+    /// Takes promises back. The names ask on, and their tenants are as before the promises.
+    fn take_back(&mut self, promised: Vec<Arc<Name>>) {
+        for name in promised {
+            self.refund(name.tenant(), 1);
+            self.change(&name, |seat| seat.slot = Slot::Nothing);
+        }
+    }
+
+    /// Gives a tenant back what it has paid for grants of which nothing came. Before the change of the name: a tenant that has asked for
+    /// nothing meanwhile saves nothing.
+    fn refund(&mut self, tenant: &Tenant, grants: usize) {
+        self.change_tenant(tenant, |tenant| tenant.refund(grants));
     }
 
     /// No further orders: what asks, asks on in vain.

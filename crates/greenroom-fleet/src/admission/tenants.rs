@@ -55,6 +55,12 @@ impl TenantState {
         self.share.map_or(self.cap, |share| share.min(self.cap))
     }
 
+    /// Gives back what the tenant has paid for this many grants of which nothing came.
+    pub(super) fn refund(&mut self, grants: usize) {
+        let paid = (TURN / self.weight).max(1).saturating_mul(grants as u128);
+        self.place.0 = self.place.0.saturating_sub(paid);
+    }
+
     /// Enters a name in the lists in which it belongs.
     pub(super) fn enter(&mut self, name: &Arc<Name>, seat: &Seat) {
         self.tally.count(seat, 1);

@@ -217,7 +217,10 @@ impl NodeHealth {
                 degraded.insert(extent, Degraded { report: failed, next, turns });
                 Some(event)
             }
-            None => return Err(TooMany),
+            None => {
+                tries.clear();
+                return Err(TooMany);
+            }
         };
         // Drop the tries last, so that the next name sees the new pause.
         tries.clear();

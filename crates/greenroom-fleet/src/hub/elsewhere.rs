@@ -93,6 +93,8 @@ impl Elsewhere {
     /// The next pieces, one from each turn in each round. `true`: more pieces wait.
     pub(super) fn pieces(&self) -> (Vec<(PromptId, Piece)>, bool) {
         let (mut watched, mut pieces, mut bytes) = (locked(&self.watched), Vec::new(), 0);
+        let now = Instant::now();
+        watched.retain(|_, turn| turn.until > now);
         let mut turns: Vec<_> = watched.iter_mut().filter(|(_, turn)| turn.outbox.bytes > 0).collect();
         fastrand::shuffle(&mut turns);
         while !turns.is_empty() {

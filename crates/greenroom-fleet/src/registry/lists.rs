@@ -14,7 +14,7 @@ use crate::query::lists::{
     NameFilter, NamePage, NameQuery, PromptCursor, PromptEntry, PromptPage, PromptQuery,
 };
 use crate::record::label::Labels;
-use crate::record::{NameRecord, PromptRecord};
+use crate::record::{NameRecord, NameState, PromptRecord};
 
 /// Rows that a page with a filter looks at.
 const LOOK: usize = 1024;
@@ -157,10 +157,16 @@ impl Step<'_> {
         Ok(page)
     }
 
-    /// Sets the labels of a name, in place of those that it has. `false`: the name is not known.
+    /// Sets the labels of a name, in place of those that it has. `false`: the name is not known, or is being deleted.
     pub(crate) fn set_labels(&mut self, name: Name, labels: Labels) -> Result<bool> {
         check_labels(&labels)?;
         let Some(mut record) = self.name(&name)? else { return Ok(false) };
+        match record.state {
+            NameState::Deleting { .. } => return Ok(false),
+            // Its record may have been read for the other backend already.
+            NameState::Departing { .. } => return Err(BackendError::moves(&name)),
+            _ => {}
+        }
         if record.labels != labels {
             self.index_labels(&record, false);
             record.labels = labels;

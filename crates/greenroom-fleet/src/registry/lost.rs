@@ -66,7 +66,8 @@ impl Step<'_> {
     /// The turn that an owner had begun and not ended goes on with its continuation, or ends as interrupted. `true`: a turn ran.
     pub(super) fn give_up_turn(&mut self, record: &mut NameRecord) -> Result<bool> {
         let Some(running) = record.running.take() else { return Ok(false) };
-        let Some(mut prompt) = self.prompt_record(running)? else { return Ok(false) };
+        // A prompt that cannot be read keeps no name from being recovered. The money that is reserved for it stays reserved.
+        let Some(mut prompt) = self.readable(self.prompt_record(running))? else { return Ok(false) };
         let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(false) };
         // Nobody knows what the turn has cost.
         self.settle(&mut prompt, None)?;

@@ -15,7 +15,7 @@ use crate::actor::cell::StageKind;
 use crate::actor::context::FleetShared;
 use crate::actor::name::NameMessage;
 use crate::backend::Requests;
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{Name, Tenant, Timestamp};
 use crate::lock::locked;
 use crate::request::WaitingPage;
@@ -184,12 +184,19 @@ impl Looks {
         }
     }
 
-    /// Asks about a tenant. `None`: it has money for a turn.
+    /// Asks about a tenant. `None`: it has money for a turn. A tenant whose account cannot be read has none in this look.
     async fn poor(&self, tenant: &Tenant, now: Timestamp) -> Result<Option<PoorTenant>, BackendError> {
         let Some(budget) = self.shared.quotas.of(tenant).budget else { return Ok(None) };
-        let account = self.shared.backend.tenant(tenant.clone()).await?;
-        let (period, is_reserved) = (budget.period_at(now), account.reserved > 0);
+        let period = budget.period_at(now);
         let until = period.after(budget.period);
+        let account = match self.shared.backend.tenant(tenant.clone()).await {
+            Err(error) if error.kind() == BackendErrorKind::Damaged => {
+                tracing::error!(tenant = tenant.as_str(), %error, "a tenant is passed over: its account cannot be read");
+                return Ok(Some(PoorTenant { period, until, is_reserved: true }));
+            }
+            account => account?,
+        };
+        let is_reserved = account.reserved > 0;
         Ok((!budget.has_room(&account, now)).then_some(PoorTenant { period, until, is_reserved }))
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use crate::actor::admitter::AdmitterMessage;
 use crate::actor::context::FleetShared;
 use crate::backend::Requests;
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::id::Tenant;
 use crate::limits::Quota;
 use crate::lock::locked;
@@ -64,7 +64,13 @@ impl QuotaWatch {
             at_cap.iter().filter(|tenant| are_all || freed.contains(*tenant)).cloned().collect()
         };
         for tenant in tenants {
-            let account = shared.backend.tenant(tenant.clone()).await?;
+            let account = match shared.backend.tenant(tenant.clone()).await {
+                Err(error) if error.kind() == BackendErrorKind::Damaged => {
+                    tracing::error!(tenant = tenant.as_str(), %error, "a tenant stays at its cap: its account cannot be read");
+                    continue;
+                }
+                account => account?,
+            };
             if (account.live as usize) < shared.quotas.of(&tenant).live {
                 locked(&shared.at_cap).remove(&tenant);
                 shared.admission.send(AdmitterMessage::Lift(vec![tenant]));

@@ -167,6 +167,7 @@ impl NameActorState {
 
     /// Ends the session. `failures`: the number in a row, if the next activation has to wait.
     pub(super) fn begin_passivating(&mut self, by: PassivatedBy, failures: Option<u32>) {
+        self.tries.clear();
         self.enter(NameStage::Passivating { failures });
         self.tell_admission(AdmissionMessage::Leaving);
         self.tell(|name| FleetEvent::Passivating { name, why: by });
@@ -198,6 +199,7 @@ impl NameActorState {
     /// Waits without a slot until the deletions and quarantines are over.
     pub(super) fn hold(&mut self) {
         self.withdraw();
+        self.tries.clear();
         self.enter(NameStage::Backoff);
         let holds = join_all(std::mem::take(&mut self.callers.holds));
         // An error: a backend that answers late keeps no prompt waiting any longer.
@@ -206,6 +208,8 @@ impl NameActorState {
 
     /// Waits without a slot until the name may try, its cause is mended, or its prompt expires. Callers do not wait: they learn the cause.
     pub(super) fn hold_back(&mut self, held: Held) {
+        // A session that has ended may have asked for its next turn.
+        self.withdraw();
         self.callers.not_up(&held.cause.to_string());
         self.callers.tell_passive(false);
         let Some(next) = self.next.as_ref().filter(|_| !self.is_ending()) else {
@@ -247,6 +251,8 @@ impl NameActorState {
 
     /// Waits before the next activation, longer after each failure in a row, and not at once with others.
     fn back_off(&mut self, failures: u32) {
+        // Others need not wait for the end of the pause.
+        self.tries.clear();
         self.settle(NameStage::Backoff);
         if self.is_ending() {
             self.enter(NameStage::Settled);

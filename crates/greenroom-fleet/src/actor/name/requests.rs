@@ -123,10 +123,12 @@ impl NameActorState {
 
     /// Gives the slot back, because the tenant is at its cap on other nodes. The request stands again, at its place.
     pub(super) fn wait_for_cap(&mut self) {
-        let shared = &self.cx.shared;
-        locked(&shared.at_cap).insert(self.cx.cell.name.tenant().clone());
         self.cx.cell.holdings().slot = false;
+        // Before the keeper can find the tenant and lift it: a lift that comes first would be lost.
         self.tell_admission(AdmissionMessage::AtCap);
+        locked(&self.cx.shared.at_cap).insert(self.cx.cell.name.tenant().clone());
+        // They have asked while the session was to start: there is none.
+        self.callers.tell_passive(false);
         // Another name may try what a cause has held back.
         self.tries.clear();
         self.enter(NameStage::Waiting);

@@ -69,8 +69,8 @@ impl SocketBackend {
             BackendError::new(BackendErrorKind::Invalid, text)
         };
         let frame = bytes(asked).map_err(too_long)?;
-        let mut connection = self.0.connection.lock().await;
         let answered = in_time(&self.0.path, async {
+            let mut connection = self.0.connection.lock().await;
             let mut stream = match connection.take() {
                 Some(stream) => stream,
                 None => open(&self.0.path).await?,

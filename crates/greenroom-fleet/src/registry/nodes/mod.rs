@@ -177,11 +177,14 @@ impl Step<'_> {
         Ok(self.node_row(id)?.is_some_and(|node| !node.dead))
     }
 
-    /// Counts a name for its owner and for its tenant. The rows of a dead node go with its last name.
+    /// Counts a name for its owner and for its tenant. The rows of a dead node go with its last name. A name that a node without its record
+    /// has taken from its owner does not count any more, and is not taken from the counts again.
     pub(super) fn count_owned(&mut self, id: NodeId, name: &Name, by: i64) -> Result<()> {
         let key = Key::of(Table::Owned).node(id).name(name);
         if by > 0 {
             self.txn.mark(&key)
+        } else if self.txn.get(key.bytes()).is_none() {
+            return Ok(());
         } else {
             self.txn.remove(&key)
         }
