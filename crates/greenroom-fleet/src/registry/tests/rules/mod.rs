@@ -4,15 +4,13 @@
 mod causes;
 mod commands;
 mod erasure;
-mod feeds;
 mod fences;
-mod lists;
 mod lost;
 mod money;
 mod ownership;
 mod people;
 mod prompts;
-mod queries;
+mod reads;
 mod repeats;
 mod stage;
 mod terms;
@@ -56,7 +54,7 @@ async fn every_rule_holds(make: impl AsyncFn() -> Arc<dyn Backend>) {
     let promises = [
         prompts::PROMISES,
         ownership::PROMISES,
-        lists::PROMISES,
+        reads::lists::PROMISES,
         turns::PROMISES,
         fences::PROMISES,
         lost::PROMISES,
@@ -67,8 +65,8 @@ async fn every_rule_holds(make: impl AsyncFn() -> Arc<dyn Backend>) {
         repeats::PROMISES,
         money::PROMISES,
         causes::PROMISES,
-        queries::PROMISES,
-        feeds::PROMISES,
+        reads::queries::PROMISES,
+        reads::feeds::PROMISES,
     ];
     for (promise, check) in promises.into_iter().flatten().copied() {
         let stage = Stage::new(make().await);

@@ -229,7 +229,7 @@ pub(super) fn completed() -> PromptOutcome {
 /// Boxes the checks of a file with their promises.
 macro_rules! promises {
     ($($promise:literal => $check:ident,)*) => {
-        pub(super) const PROMISES: &[(&str, super::Check)] = &[$(($promise, |stage| Box::pin($check(stage)))),*];
+        pub(in crate::registry::tests::rules) const PROMISES: &[(&str, crate::registry::tests::rules::Check)] = &[$(($promise, |stage| Box::pin($check(stage)))),*];
     };
 }
 

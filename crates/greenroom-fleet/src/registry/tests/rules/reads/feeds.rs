@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::stage::{Checked, Stage, accept, completed, finish, name, promises, same, tenant, unexpected};
 use crate::backend::Requests;
 use crate::id::{Name, QuestionId, Tenant};
 use crate::query::feed::{FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRetention};
 use crate::record::usage::Usage;
+use crate::registry::tests::rules::stage::{
+    Checked, Stage, accept, completed, finish, name, promises, same, tenant, unexpected,
+};
 use crate::request::{Accept, Ask, Finish, Marked, Owned, Withdrawn};
 
 promises! {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::stage::{Checked, Stage, accept, name, promises, same, tenant, unexpected};
 use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::id::Name;
 use crate::query::lists::{NameFilter, NameQuery};
 use crate::registry::tests::counted;
+use crate::registry::tests::rules::stage::{
+    Checked, Stage, accept, name, promises, same, tenant, unexpected,
+};
 use crate::registry::{Key, Table};
 use crate::request::{Accept, ActivationFailed, Marked, Owned, QueueBounds};
 

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::stage::{
-    Checked, LEASE, Stage, accept, completed, finish, invalid, name, promises, same, tenant, unexpected,
-};
 use crate::backend::Requests;
 use crate::id::{Name, PromptId, QuestionId, Timestamp};
 use crate::query::lists::{NameFilter, NameQuery, PromptCursor, PromptFilter, PromptQuery};
 use crate::record::label::Labels;
 use crate::record::usage::{DAY, Usage};
 use crate::record::{PromptContent, PromptOutcome};
+use crate::registry::tests::rules::stage::{
+    Checked, LEASE, Stage, accept, completed, finish, invalid, name, promises, same, tenant, unexpected,
+};
 use crate::request::{Accept, Ask, Finish, Owned, QuestionsOf, Withdrawn};
 
 promises! {
@@ -207,7 +207,11 @@ async fn apart(stage: Stage) -> Checked {
     }
     let own = NameQuery { after: Some(of("a", "a")), ..NameQuery::new().tenant(tenant("b")) };
     same("names of the other tenant", names(&stage, own).await?, text(&["b/x"]))?;
-    let open = async |of| Ok::<_, super::stage::Broken>(stage.backend.open_questions(of, 10).await?.len());
+    let open = async |of| {
+        Ok::<_, crate::registry::tests::rules::stage::Broken>(
+            stage.backend.open_questions(of, 10).await?.len(),
+        )
+    };
     same("questions of the tenant", open(QuestionsOf::Tenant(tenant("acme"))).await?, 1)?;
     same("questions of the session", open(QuestionsOf::Session(name("a"))).await?, 1)?;
     same("questions of the other tenant", open(QuestionsOf::Tenant(tenant("b"))).await?, 0)?;
@@ -221,7 +225,9 @@ async fn usage(stage: Stage) -> Checked {
     let end = Timestamp(u64::MAX);
     let of_tenant = async |of: &str| {
         let hours = stage.backend.usage(Some(tenant(of)), Timestamp(0), end, None).await?;
-        Ok::<_, super::stage::Broken>(hours.into_iter().map(|entry| entry.usage).sum::<Usage>())
+        Ok::<_, crate::registry::tests::rules::stage::Broken>(
+            hours.into_iter().map(|entry| entry.usage).sum::<Usage>(),
+        )
     };
     same("usage at first", of_tenant("acme").await?, Usage::default())?;
     for usage in [Some(told), Some(told), None] {
@@ -238,7 +244,8 @@ async fn usage(stage: Stage) -> Checked {
     }
     // A lost owner: its run counts as one that told nothing, and the turn once.
     let node = stage.short_lived_node().await?;
-    let accept = Accept { name: name("b"), ..super::stage::accept_with_continuation("b") };
+    let accept =
+        Accept { name: name("b"), ..crate::registry::tests::rules::stage::accept_with_continuation("b") };
     let prompt = stage.accepted(accept).await?;
     let owner = stage.own_by(node, "b").await?;
     stage.begin(&owner, prompt).await?;
