@@ -9,6 +9,8 @@
 //! there. The name goes when no host with a living node has files of it any more. Rows of other hosts stay in `FilesLeft`, until
 //! a node of the host joins again. They have the id of the conversation, so a session of the same name that was made anew is another one.
 
+use uuid::Uuid;
+
 use super::key::{Key, Table, last_id, number, text_and_rest};
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step, parsed};
@@ -53,9 +55,10 @@ impl Step<'_> {
         Ok(self.end_queue(&name)? && self.forget_prompts_of(&name)?)
     }
 
-    /// Removes a name that is marked as being deleted. `false`: something is left for the next call.
-    pub(crate) fn deleted(&mut self, name: Name) -> Result<bool> {
-        let Some(record) = self.deletion(&name)? else { return Ok(true) };
+    /// Removes a name that is marked as being deleted, unless it was made anew since. `false`: something is left for the next call.
+    pub(crate) fn deleted(&mut self, name: Name, conversation: Uuid) -> Result<bool> {
+        let record = self.deletion(&name)?.filter(|record| record.conversation == conversation);
+        let Some(record) = record else { return Ok(true) };
         if !self.erase(name)? {
             return Ok(false);
         }
