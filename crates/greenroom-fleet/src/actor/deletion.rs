@@ -112,7 +112,7 @@ async fn finish(shared: &FleetShared, name: &Name, of: &Erasure) -> Result<(Eras
     // This node may not have joined yet.
     let waits = left.iter().any(|left| left.has_node || shared.has_files_of(&left.host));
     if !waits {
-        while !repeat(shared, || shared.backend.deleted(name.clone())).await? {}
+        while !repeat(shared, || shared.backend.deleted(name.clone(), of.conversation)).await? {}
         shared.tell_transitions();
     }
     Ok((Erased { left }, !waits))

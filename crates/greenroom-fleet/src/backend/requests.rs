@@ -145,9 +145,9 @@ requests! {
     /// Removes the prompts, with all that belongs to them, the keys and the commands of a name that is marked as being deleted. `false`:
     /// something is left, so call it again. A call does a bounded amount of work.
     fn erase(name: Name) -> bool;
-    /// [`erase`](Requests::erase), and then removes the name. Files of it that are left stay listed by
-    /// [`files_left`](Requests::files_left).
-    fn deleted(name: Name) -> bool;
+    /// [`erase`](Requests::erase), and then removes the name. Does nothing if the name was made anew since, with another conversation. Files of
+    /// it that are left stay listed by [`files_left`](Requests::files_left).
+    fn deleted(name: Name, conversation: Uuid) -> bool;
     /// The deletion of a name that is marked as being deleted.
     fn erasure(name: Name) -> Option<Erasure>;
     /// The hosts of a deletion that have not removed their files, also after the name has gone.
@@ -210,8 +210,8 @@ requests! {
     fn names(query: NameQuery) -> NamePage;
     /// A page of the prompts of a name, the newest first. Also those of a name that was deleted, until they are forgotten.
     fn prompts(name: Name, query: PromptQuery) -> PromptPage;
-    /// Sets the labels of a name, in place of those that it has. `false`: the name is not known. Labels that are too many or too long are
-    /// [`Invalid`](crate::BackendErrorKind::Invalid).
+    /// Sets the labels of a name, in place of those that it has. `false`: the name is not known, or is being deleted. Labels that are too
+    /// many or too long, and those of a name that moves to another backend, are [`Invalid`](crate::BackendErrorKind::Invalid).
     fn set_labels(name: Name, labels: Labels) -> bool;
     /// A prompt's record.
     fn prompt_record(prompt: PromptId) -> Option<PromptRecord>;

@@ -10,6 +10,8 @@
 //! a node of the host joins again. Their key has the conversation, so they do not affect a new session of the
 //! same name.
 
+use uuid::Uuid;
+
 use super::key::{Key, Table, last_id, number, text_and_rest};
 use super::prompts::BY_USER;
 use super::{BATCH, Result, Step, parsed};
@@ -54,9 +56,10 @@ impl Step<'_> {
         Ok(self.end_queue(&name)? && self.forget_prompts_of(&name)?)
     }
 
-    /// Removes a name that is marked as being deleted. `false`: call again for the rest.
-    pub(crate) fn deleted(&mut self, name: Name) -> Result<bool> {
-        let Some(record) = self.deletion(&name)? else { return Ok(true) };
+    /// Removes a name that is marked as being deleted, unless it was made anew since. `false`: call again for the rest.
+    pub(crate) fn deleted(&mut self, name: Name, conversation: Uuid) -> Result<bool> {
+        let record = self.deletion(&name)?.filter(|record| record.conversation == conversation);
+        let Some(record) = record else { return Ok(true) };
         if !self.erase(name)? {
             return Ok(false);
         }

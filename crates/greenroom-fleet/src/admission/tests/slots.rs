@@ -326,6 +326,19 @@ fn a_tenant_at_its_cap_elsewhere_gets_slots_in_place_of_its_own() {
 }
 
 #[test]
+fn a_grant_that_is_refused_costs_nothing() {
+    let mut stage = Stage::with(1, 1, &[]);
+    stage.ask("a1");
+    assert_eq!(stage.orders(), "activate a1");
+    stage.ask("a2 b1 b2");
+    stage.tell("a1", AdmissionMessage::AtCap);
+    stage.machine.lift(&tenant("a"));
+    assert_eq!(stage.orders(), "activate a2", "its tenant is first again");
+    stage.freed("a2");
+    assert_eq!(stage.orders(), "activate b1", "and has paid now");
+}
+
+#[test]
 fn a_quota_that_changes_counts_for_the_next_grant() {
     let mut stage = Stage::with(4, 4, &[("a", 1, 1)]);
     stage.run("a1");

@@ -7,8 +7,8 @@
 //!
 //! A notification takes a lock over the whole database when it is committed, so it is never part of a request. Hints may be lost:
 //! those that the queue has no room for, those of a notification that fails or of a commit whose reply is lost, and those that are sent while
-//! a listener connects again. So a listener that is connected
-//! again tells its node [`Change::Missed`], and every node looks at the records from time to time.
+//! a listener connects. So a listener that is connected
+//! tells its node [`Change::Missed`], and every node looks at the records from time to time.
 //!
 //! Everybody who may connect to the database may listen to any channel and notify it, without a right to the schema. So the name of the
 //! channel is a secret: a random id in a table of the schema. Node messages hold text of conversations.
@@ -180,12 +180,11 @@ async fn pause() {
 /// Each listener has a pool of its own: a listener whose server is gone without a word holds its place in the pool until the system
 /// gives the connection up.
 async fn hear(address: Address, channel: String, me: Uuid, channels: Channels) {
-    let mut is_first = true;
     loop {
         // It asks nothing of the schema.
         let options = PgPoolOptions::new().max_connections(1).acquire_timeout(ANSWER);
         let pool = options.connect_lazy_with(address.options.clone());
-        let Err(mut error) = listen(&pool, &channel, me, &channels, &mut is_first).await;
+        let Err(mut error) = listen(&pool, &channel, me, &channels).await;
         // The pool keeps the cause to itself.
         if matches!(error, sqlx::Error::PoolTimedOut)
             && let Err(cause) = in_time(ANSWER, address.options.connect()).await
@@ -199,20 +198,12 @@ async fn hear(address: Address, channel: String, me: Uuid, channels: Channels) {
 }
 
 /// Hears hints until the connection ends.
-async fn listen(
-    pool: &PgPool,
-    channel: &str,
-    me: Uuid,
-    channels: &Channels,
-    is_first: &mut bool,
-) -> sqlx::Result<Infallible> {
+async fn listen(pool: &PgPool, channel: &str, me: Uuid, channels: &Channels) -> sqlx::Result<Infallible> {
     let mut listener = PgListener::connect_with(pool).await?;
     listener.eager_reconnect(false);
     in_time(ANSWER, listener.listen(channel)).await?;
-    // From here on hints are heard. Those before are lost.
-    if !std::mem::take(is_first) {
-        channels.tell_change(Change::Missed);
-    }
+    // From here on hints are heard. Those before are lost, also those since the backend was opened.
+    channels.tell_change(Change::Missed);
     loop {
         let Ok(notification) = tokio::time::timeout(QUIET, listener.try_recv()).await else {
             in_time(ANSWER, listener.execute("SELECT 1")).await?;

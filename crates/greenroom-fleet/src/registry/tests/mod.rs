@@ -277,7 +277,7 @@ fn a_name_with_a_long_queue_is_deleted_in_bounded_steps() {
     let record = world.step(|step| step.name(&name)).unwrap();
     assert_eq!(record.queued as usize, prompts - BATCH);
     let mut calls = 1;
-    while !world.step(|step| step.deleted(name.clone())) {
+    while !world.step(|step| step.deleted(name.clone(), record.conversation)) {
         calls += 1;
         world.check();
     }

@@ -294,7 +294,11 @@ impl World {
                         self.twice(|step| step.files_removed(files.clone()));
                     }
                 }
-                _ => while !self.step(|step| step.deleted(name.clone())) {},
+                _ => {
+                    let record = self.step(|step| step.name(&name));
+                    let conversation = record.map(|record| record.conversation).unwrap_or_default();
+                    while !self.step(|step| step.deleted(name.clone(), conversation)) {}
+                }
             },
             18..=19 => self.random_command(),
             20 => {

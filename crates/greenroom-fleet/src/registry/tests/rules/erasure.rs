@@ -51,7 +51,7 @@ fn rows_with<'a>(rows: &'a [Row], texts: &[&str], ids: &[Uuid]) -> Vec<&'a Row> 
 
 async fn erased(stage: &Stage, of: &str) -> Checked {
     let mut calls = 0;
-    while !stage.backend.deleted(name(of)).await? {
+    while !stage.deleted(of).await? {
         calls += 1;
         same("whether the deletion comes to an end", calls < 1000, true)?;
     }
@@ -200,7 +200,11 @@ async fn anew(stage: Stage) -> Checked {
     same("the release", stage.backend.release(again).await?, Owned::Done(true))?;
     stage.delete("a").await?;
     let hosts = stage.backend.files_left(None, 10).await?.into_iter().map(|files| files.host);
-    same("hosts of the new life", hosts.collect(), vec!["here".to_owned()])
+    same("hosts of the new life", hosts.collect(), vec!["here".to_owned()])?;
+    // The earlier deletion ends at last.
+    same("the answer", stage.backend.deleted(name("a"), before).await?, true)?;
+    let known = stage.backend.name_record(name("a")).await?;
+    same("whether the later deletion goes on", known.is_some(), true)
 }
 
 async fn moves(stage: Stage) -> Checked {

@@ -4,20 +4,24 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::reads::lists::damage;
 use super::stage::{
-    Checked, LEASE, Stage, accept, accept_with_continuation, name, promises, same, unexpected,
+    Checked, LEASE, Stage, accept, accept_with_continuation, name, promises, same, tenant, unexpected,
 };
-use crate::backend::Requests;
+use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::event::FleetEvent;
 use crate::id::{NodeId, QuestionId, Term};
 use crate::record::{InterruptedBy, NameState, NodeState, PromptOutcome, PromptState};
 use crate::registry::tests::counted;
+use crate::registry::{Key, Table, Wanted};
 use crate::request::{Accept, ActivationFailed, Ask, Change, Claimed, Marked, Owned, Ownership, Withdrawn};
 
 promises! {
     "names of dead nodes are recovered in batches, and names of living ones are left alone" => batches,
     "a turn that is recovered ends as interrupted, or goes on with its continuation" => turns,
     "a recovery quarantines a name that has lost too many owners in a row" => losses,
+    "names of a dead node are recovered although the prompt of one's turn cannot be read" => unreadable_turn,
+    "a name whose record one node could not read is taken from the counts once" => counted_once,
     "a lost owner is fenced after its name was recovered" => fenced,
     "a process is recorded by its owner and removed with the release" => recorded,
     "the process of a lost owner stays recorded until it has ended" => left,
@@ -87,6 +91,40 @@ async fn losses(stage: Stage) -> Checked {
         Some(NameState::Quarantined { .. }) => Ok(()),
         other => unexpected("the state of a name that has lost one owner of one", other),
     }
+}
+
+async fn unreadable_turn(stage: Stage) -> Checked {
+    let node = stage.short_lived_node().await?;
+    let (_, prompt, _) = stage.running(node, "a").await?;
+    stage.running(node, "b").await?;
+    damage(&stage, [Key::of(Table::Prompts).prompt(prompt)]).await?;
+    stage.kill(node).await?;
+    same("the recovered names", stage.backend.recover(10, 3).await?, vec![name("a"), name("b")])?;
+    for to in ["a", "b"] {
+        let record = stage.backend.name_record(name(to)).await?;
+        let seen = record.map(|record| (record.state, record.running));
+        same("the name", seen, Some((NameState::Free, None)))?;
+    }
+    Ok(())
+}
+
+async fn counted_once(stage: Stage) -> Checked {
+    let node = stage.short_lived_node().await?;
+    stage.prompt("a", "hello").await?;
+    stage.own_by(node, "a").await?;
+    stage.kill(node).await?;
+    let key = Key::of(Table::Names).name(&name("a"));
+    let wanted = Wanted { keys: [key.bytes().to_vec()].into(), ..Wanted::default() };
+    let values = stage.backend.read(Lane::Requests, wanted).await?.values;
+    damage(&stage, [key]).await?;
+    same("the recovered names", stage.backend.recover(10, 3).await?, vec![name("a")])?;
+    // Another node can read the record.
+    let mended = Commit { writes: values.into_iter().collect(), ..Commit::default() };
+    same("the commit", stage.backend.commit(Lane::Requests, mended).await?, Committed::Done)?;
+    stage.own("a").await?;
+    same("live sessions", stage.backend.tenant(tenant("acme")).await?.live, 1)?;
+    let nodes = stage.backend.nodes(None, 10).await?;
+    same("nodes", nodes.into_iter().map(|node| (node.id, node.owns)).collect(), vec![(stage.node, 1)])
 }
 
 async fn fenced(stage: Stage) -> Checked {
@@ -224,7 +262,7 @@ async fn transitions(stage: Stage) -> Checked {
     stage.backend.recover(10, 1).await?;
     for _ in 0..2 {
         let _: Marked = stage.backend.delete(name("lost")).await?;
-        stage.backend.deleted(name("lost")).await?;
+        stage.deleted("lost").await?;
     }
     stage.prompt("last", "hello").await?;
 

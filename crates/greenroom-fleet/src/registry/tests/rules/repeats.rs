@@ -42,7 +42,7 @@ async fn key_outlives(stage: Stage) -> Checked {
     same("the answer to a withdrawal", stage.backend.withdraw(first).await?, Withdrawn::Unsent)?;
     stage.delete("a").await?;
     let mut calls = 0;
-    while !stage.backend.deleted(name("a")).await? {
+    while !stage.deleted("a").await? {
         calls += 1;
         same("whether the deletion comes to an end", calls < 1000, true)?;
     }

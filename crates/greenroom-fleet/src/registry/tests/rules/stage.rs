@@ -171,6 +171,12 @@ impl Stage {
         Ok(self.backend.name_record(name(to)).await?.map_or(0, |record| record.queued))
     }
 
+    /// Removes a name that is marked, or was removed before. `false`: something is left for the next call.
+    pub(super) async fn deleted(&self, of: &str) -> Checked<bool> {
+        let conversation = self.backend.name_record(name(of)).await?.map(|record| record.conversation);
+        Ok(self.backend.deleted(name(of), conversation.unwrap_or_default()).await?)
+    }
+
     pub(super) async fn complete(&self, owner: &Ownership, prompt: PromptId, attempt: AttemptId) -> Checked {
         let finished = self.backend.finish(finish(owner, prompt, attempt, completed())).await?;
         same("the answer to a finish", finished, Owned::Done(true))

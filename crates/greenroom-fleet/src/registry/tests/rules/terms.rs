@@ -79,7 +79,7 @@ async fn deleting(stage: Stage) -> Checked {
 
 async fn not_deleting(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
-    same("the answer", stage.backend.deleted(name("a")).await?, true)?;
+    same("the answer", stage.deleted("a").await?, true)?;
     same("the prompts of the name", record(&stage).await?.queued, 1)
 }
 

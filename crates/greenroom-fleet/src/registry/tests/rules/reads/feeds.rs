@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::backend::Requests;
+use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::id::{Name, QuestionId, Tenant};
 use crate::query::feed::{FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRetention};
 use crate::record::usage::Usage;
 use crate::registry::tests::rules::stage::{
     Checked, Stage, accept, completed, finish, name, promises, same, tenant, unexpected,
 };
+use crate::registry::{Rows, Wanted, try_on};
 use crate::request::{Accept, Ask, Finish, Marked, Owned, Withdrawn};
 
 promises! {
@@ -18,6 +19,7 @@ promises! {
     "a name that is made anew goes on with its numbers" => anew,
     "a reader behind removed entries has a gap, and goes on with the oldest one" => gap,
     "entries past the number to keep are removed, and none of those that others may still write" => bounded,
+    "of two removals at once, one is carried out" => removed_once,
 }
 
 async fn on(stage: &Stage) -> Checked {
@@ -89,6 +91,38 @@ async fn turn(stage: Stage) -> Checked {
     same("the entries", events(read), expected)
 }
 
+/// The commit of a removal, which is not carried out yet.
+async fn removal(stage: &Stage) -> Checked<Commit> {
+    let mut rows = Rows::default();
+    loop {
+        let attempt = try_on(&rows, stage.backend.now(), |step| step.forget_feed());
+        if attempt.lacking == Wanted::default() {
+            attempt.answer?;
+            return Ok(attempt.commit.unwrap_or_default());
+        }
+        rows.add(stage.backend.read(Lane::Requests, attempt.lacking).await?);
+    }
+}
+
+async fn removed_once(stage: Stage) -> Checked {
+    on(&stage).await?;
+    stage.prompt("a", "hello").await?;
+    // More entries than one removal removes.
+    for _ in 0..130 {
+        let quarantined = stage.backend.quarantine(name("a"), "why".into()).await?;
+        same("the answer", quarantined, Marked::Done)?;
+        stage.backend.unquarantine(name("a")).await?;
+    }
+    stage.backend.set_feed(Some(FeedRetention::new().entries(0))).await?;
+    same("what is removed at first", stage.backend.forget_feed().await?, 256)?;
+    let removals = [removal(&stage).await?, removal(&stage).await?];
+    let mut committed = Vec::new();
+    for removal in removals {
+        committed.push(stage.backend.commit(Lane::Requests, removal).await?);
+    }
+    same("the commits", committed, vec![Committed::Done, Committed::Conflict])
+}
+
 async fn off(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     same("the page", stage.backend.feed(None, FeedCursor::default(), 10).await?, FeedPage::Off)?;
@@ -135,7 +169,7 @@ async fn anew(stage: Stage) -> Checked {
     for _ in 0..2 {
         stage.prompt("a", "hello").await?;
         stage.delete("a").await?;
-        while !stage.backend.deleted(name("a")).await? {}
+        while !stage.deleted("a").await? {}
     }
     seal(&stage).await?;
     let read = read(&stage, None, FeedCursor::default()).await?;

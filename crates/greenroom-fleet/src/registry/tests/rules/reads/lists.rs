@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use crate::backend::{Commit, Committed, Lane, Requests};
 use crate::id::Name;
 use crate::query::lists::{NameFilter, NameQuery};
+use crate::record::label::Labels;
 use crate::registry::tests::counted;
 use crate::registry::tests::rules::stage::{
-    Checked, Stage, accept, name, promises, same, tenant, unexpected,
+    Checked, Stage, accept, invalid, name, promises, same, tenant, unexpected,
 };
 use crate::registry::{Key, Table};
-use crate::request::{Accept, ActivationFailed, Marked, Owned, QueueBounds};
+use crate::request::{Accept, ActivationFailed, Departure, Marked, Owned, QueueBounds, Withdrawn};
 
 promises! {
     "names that somebody has to look at are listed, and no others" => stuck,
@@ -18,14 +19,28 @@ promises! {
     "a name is deleted although a prompt that waits for it cannot be read" => unreadable_prompts,
     "a prompt expires although its name cannot be read, and those after it" => expires,
     "a page passes over names that cannot be read" => unreadable_names,
+    "labels of a name that moves or is being deleted are not set" => labels_of_leaving,
 }
 
 /// Writes something that is no record in place of rows.
-async fn damage(stage: &Stage, keys: impl IntoIterator<Item = Key>) -> Checked {
+pub(super) async fn damage(stage: &Stage, keys: impl IntoIterator<Item = Key>) -> Checked {
     let damaged = |key: Key| (key.bytes().to_vec(), Some(b"{".to_vec()));
     let commit =
         Commit { writes: keys.into_iter().map(damaged).collect::<BTreeMap<_, _>>(), ..Commit::default() };
     same("the answer to the damage", stage.backend.commit(Lane::Requests, commit).await?, Committed::Done)
+}
+
+async fn labels_of_leaving(stage: Stage) -> Checked {
+    for to in ["a", "b"] {
+        let prompt = stage.prompt(to, "hello").await?;
+        same("the withdrawal", stage.backend.withdraw(prompt).await?, Withdrawn::Unsent)?;
+    }
+    let labels = Labels::new().with("plan", "pro");
+    let departure = stage.backend.depart(name("a"), uuid::Uuid::new_v4()).await?;
+    same("whether it departs", matches!(departure, Departure::Marked(_)), true)?;
+    invalid("labels of a name that moves", stage.backend.set_labels(name("a"), labels.clone()).await)?;
+    stage.delete("b").await?;
+    same("whether they are set", stage.backend.set_labels(name("b"), labels).await?, false)
 }
 
 /// The names that somebody has to look at, in pages of one.
@@ -71,7 +86,7 @@ async fn deleted(stage: Stage) -> Checked {
     same("the answer", quarantined, Marked::Done)?;
     stage.delete("a").await?;
     same("names meanwhile", listed(&stage).await?, vec![name("a")])?;
-    while !stage.backend.deleted(name("a")).await? {}
+    while !stage.deleted("a").await? {}
     let all = stage.backend.names(NameQuery::new().tenant(tenant("acme"))).await?;
     same("names of the tenant", all.names, vec![])?;
     same("names after that", listed(&stage).await?, vec![])
@@ -85,7 +100,7 @@ async fn unreadable_prompts(stage: Stage) -> Checked {
     let queued = stage.delete("a").await?;
     same("its queue", (queued, stage.backend.queued().await?), (0, 0))?;
     same("whether the other prompt has ended", stage.outcome(other).await?.is_some(), true)?;
-    while !stage.backend.deleted(name("a")).await? {}
+    while !stage.deleted("a").await? {}
     let owner = {
         stage.prompt("a", "again").await?;
         stage.own("a").await?

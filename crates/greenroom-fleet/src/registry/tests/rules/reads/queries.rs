@@ -167,7 +167,7 @@ async fn labels_of_names(stage: Stage) -> Checked {
     }
     stage.backend.set_labels(name("a"), Labels::new().with("plan", "pro")).await?;
     stage.delete("a").await?;
-    while !stage.backend.deleted(name("a")).await? {}
+    while !stage.deleted("a").await? {}
     stage.prompt("a", "again").await?;
     same("names after a deletion", names(&stage, pro()).await?, Vec::new())
 }
