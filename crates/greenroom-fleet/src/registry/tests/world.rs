@@ -295,9 +295,14 @@ impl World {
                     }
                 }
                 _ => {
-                    let record = self.step(|step| step.name(&name));
-                    let conversation = record.map(|record| record.conversation).unwrap_or_default();
-                    while !self.step(|step| step.deleted(name.clone(), conversation)) {}
+                    let deleted = |step: &mut Step<'_>| {
+                        let record = step.name(&name)?;
+                        step.deleted(
+                            name.clone(),
+                            record.map(|record| record.conversation).unwrap_or_default(),
+                        )
+                    };
+                    while !self.step(deleted) {}
                 }
             },
             18..=19 => self.random_command(),
