@@ -107,12 +107,13 @@ impl Step<'_> {
         if !self.forget_prompts_of(&name)? || self.txn.remove_under(&files_of(&name), BATCH)?.is_none() {
             return Ok(false);
         }
+        self.remove_days(&name)?;
         self.remove_name(&record)?;
         Ok(true)
     }
 
-    /// Removes the prompts of a name that have ended, with everything that belongs to them, its keys, its commands and its usage. `false`:
-    /// something is left.
+    /// Removes the prompts of a name that have ended, with everything that belongs to them, its keys and its commands. `false`: something is
+    /// left.
     pub(super) fn forget_prompts_of(&mut self, name: &Name) -> Result<bool> {
         // First, so that no key leads to a prompt that is gone.
         if self.txn.remove_under(&Key::of(Table::Keys).name(name), BATCH)?.is_none() {
@@ -133,11 +134,7 @@ impl Step<'_> {
             }
             self.unlist_prompt(id, &of_name.clone().followed_by(key))?;
         }
-        if prompts.len() >= PROMPTS || !self.forget_commands_of(name, BATCH)? {
-            return Ok(false);
-        }
-        self.remove_days(name)?;
-        Ok(true)
+        Ok(prompts.len() < PROMPTS && self.forget_commands_of(name, BATCH)?)
     }
 }
 
