@@ -23,7 +23,10 @@ promises! {
 }
 
 /// Writes something that is no record in place of rows.
-pub(super) async fn damage(stage: &Stage, keys: impl IntoIterator<Item = Key>) -> Checked {
+pub(in crate::registry::tests::rules) async fn damage(
+    stage: &Stage,
+    keys: impl IntoIterator<Item = Key>,
+) -> Checked {
     let damaged = |key: Key| (key.bytes().to_vec(), Some(b"{".to_vec()));
     let commit =
         Commit { writes: keys.into_iter().map(damaged).collect::<BTreeMap<_, _>>(), ..Commit::default() };
