@@ -81,7 +81,7 @@ async fn eight_nodes_that_race_for_names_win_each_name_once() {
             let node = joined(&backend).await;
             let mut won = Vec::new();
             for name in 0..200 {
-                let name = format!("acme/{}", name.to_string()).parse::<Name>().unwrap();
+                let name = format!("acme/{}", name).parse::<Name>().unwrap();
                 let claim = Claim {
                     name: name.clone(),
                     node,

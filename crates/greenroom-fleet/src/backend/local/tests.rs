@@ -293,10 +293,8 @@ async fn nodes_of_a_file_that_was_put_in_place_of_an_open_one_are_dead() {
     let first = LocalBackend::open(&path).await.unwrap();
     first.join(join()).await.unwrap();
     // So many rows that the next opening does not read all of them.
-    let of_name = |number: u32| Accept {
-        name: format!("acme/{}", number.to_string()).parse::<Name>().unwrap(),
-        ..accept(number)
-    };
+    let of_name =
+        |number: u32| Accept { name: format!("acme/{}", number).parse::<Name>().unwrap(), ..accept(number) };
     let accepts = (0..500).map(|number| first.accept(of_name(number)));
     for accepted in futures_util::future::join_all(accepts).await {
         assert!(matches!(accepted.unwrap(), Accepted::New(_)));

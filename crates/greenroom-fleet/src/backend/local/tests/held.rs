@@ -91,7 +91,7 @@ async fn requests_at_the_same_time_share_their_syncs() {
     let backend = LocalBackend::start(Box::new(disk.clone())).await.unwrap();
     let syncs = || disk.syncs.load(Ordering::SeqCst);
     let accept_in = |number: u32| {
-        let name = format!("acme/{}", number.to_string()).parse::<Name>().unwrap();
+        let name = format!("acme/{}", number).parse::<Name>().unwrap();
         backend.accept(Accept { name, ..accept(number) })
     };
     let before = syncs();
