@@ -170,10 +170,8 @@ async fn one_request_forgets_a_bounded_number_of_bytes() {
     );
     server::run(&mut plain, &messages).await;
     for prompt in &prompts[1..] {
-        let content = format!(
-            "UPDATE rows SET value = {} WHERE key = '\\x05'::bytea || uuid_send('{prompt}')",
-            long(5)
-        );
+        let content =
+            format!("INSERT INTO rows VALUES ('\\x05'::bytea || uuid_send('{prompt}'), {})", long(5));
         server::run(&mut plain, &content).await;
     }
     let mut left: Vec<(i64, i64)> = Vec::new();

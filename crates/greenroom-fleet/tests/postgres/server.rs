@@ -123,9 +123,10 @@ pub(crate) fn lock_of_name(schema: &str, name: &str) -> String {
     format!("SELECT FROM {schema}.rows WHERE key = '{}' FOR UPDATE", key_of_name(name))
 }
 
-/// The key of the record of a name, of one ASCII character.
+/// The key of the record of a name of the tenant `acme`, of one ASCII character.
 pub(crate) fn key_of_name(name: &str) -> String {
-    format!("\\x02{:02x}0000", name.as_bytes()[0])
+    // 61636d65: acme.
+    format!("\\x0261636d650000{:02x}0000", name.as_bytes()[0])
 }
 
 /// Waits until a commit of a backend waits for a lock.
