@@ -221,7 +221,7 @@ impl Admin {
         decide(&record, answer.into(), |attempt, answer| self.backend.answer(question, attempt, answer)).await
     }
 
-    /// Lists names, of all tenants or of one, such as those that somebody has to look at: [`NameFilter::Stuck`](crate::NameFilter::Stuck).
+    /// Lists names, of all tenants or of one, such as those that somebody has to look at: [`NameFilter::Stuck`].
     ///
     /// # Errors
     /// The backend's.
