@@ -57,7 +57,7 @@ impl FleetTenant {
     ///
     /// // From a table of yours; the default begins at the oldest entry that is kept.
     /// let mut kept = FeedCursor::default();
-    /// let mut feed = acme.feed(kept);
+    /// let mut feed = acme.feed(kept.clone());
     /// while let Some(entry) = feed.next().await? {
     ///     if let FeedEvent::Ended { prompt, outcome, usage } = &entry.event {
     ///         println!("{} of {}: {outcome}, {} tokens", prompt, entry.name, usage.output);
