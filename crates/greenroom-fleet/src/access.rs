@@ -59,7 +59,7 @@ where
 pub struct Access<'a> {
     /// The person, as the application calls them.
     pub person: &'a str,
-    /// What the person wants to do.
+    /// The action that the person asks for.
     pub action: Action,
     /// The tenant. `None`: an operator asks about all tenants, for a list, usage, the feed or a snapshot.
     pub tenant: Option<&'a Tenant>,
@@ -67,7 +67,7 @@ pub struct Access<'a> {
     pub name: Option<&'a Name>,
 }
 
-/// What a person wants to do: each is the method of a handle that is called so.
+/// An action that a person asks for: each is the method of a handle that is called so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "named by their methods")]

@@ -182,7 +182,7 @@ impl Admin {
         }
     }
 
-    /// What the fleet keeps of a session. `None`: it is not known.
+    /// The record that the fleet keeps of a session. `None`: the name is not known.
     ///
     /// # Errors
     /// The backend's.

@@ -93,7 +93,7 @@ pub(crate) struct FleetShared {
     pub(crate) peers: Arc<AtomicU32>,
     /// The names that have an actor here, with what they hold.
     pub(crate) awake: Mutex<HashMap<Name, Arc<NameCell>>>,
-    /// What the turns of this node have used.
+    /// The usage of the turns of this node.
     pub(crate) used: Mutex<Usage>,
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,

@@ -1,4 +1,4 @@
-//! What a client that keeps to no rules meets.
+//! Tests of clients that break the rules of the socket.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
