@@ -316,7 +316,7 @@ mod tests {
         let command = Command::new("/no/such/program");
         let error = explain(Errno::NOENT.into(), &command);
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        let error = explain(Errno::NFILE.into(), &command);
+        let error = explain(Errno::IO.into(), &command);
         assert!(error.to_string().contains("'/no/such/program' could not be started"), "{error}");
     }
 }
