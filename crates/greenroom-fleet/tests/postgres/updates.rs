@@ -73,7 +73,7 @@ async fn text_is_shown_on_another_node_while_it_is_written_and_a_message_goes_ba
     });
     assert_eq!(text.await, written);
 
-    let there = other.tenant("default").unwrap().session("a").unwrap();
+    let there = other.tenant("acme").unwrap().session("a").unwrap();
     let (steered, message) =
         within(SOON, async { tokio::join!(there.steer("be kind"), cli.expect("user")) }).await;
     steered.unwrap();
