@@ -108,6 +108,13 @@ impl Fleet {
         self.handle.shared.ended.cancelled().await;
     }
 
+    /// True if causes keep the sessions of every profile from starting on this node.
+    #[cfg(feature = "axum")]
+    pub(crate) fn is_held_back(&self) -> bool {
+        let shared = &self.handle.shared;
+        shared.health.holds_back(shared.profiles.keys())
+    }
+
     /// Makes an actor of the fleet fail, to test that the fleet survives it.
     #[cfg(feature = "testkit")]
     pub fn inject(&self, fault: crate::testkit::FleetFault) {

@@ -163,6 +163,14 @@ impl NodeHealth {
             .map(|entry| entry.report.cause)
     }
 
+    /// True if causes hold back the sessions of all these profiles, whatever their tenant.
+    #[cfg(feature = "axum")]
+    pub(crate) fn holds_back<'a>(&self, mut profiles: impl Iterator<Item = &'a String>) -> bool {
+        let degraded = locked(&self.degraded);
+        let is_held = |profile| degraded.contains_key(&Extent { profile, tenant: None });
+        !degraded.is_empty() && (is_held(None) || profiles.all(|profile| is_held(Some(profile.clone()))))
+    }
+
     /// True if a live session must not begin a turn: its tenant's key was rejected, and the session does not hold the try. Other causes do
     /// not affect live sessions.
     pub(crate) fn rejects(&self, tries: &[Try], profile: &str, tenant: &Tenant) -> bool {

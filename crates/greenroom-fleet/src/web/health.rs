@@ -11,7 +11,6 @@ use tokio::time::timeout;
 use crate::error::FleetError;
 use crate::face::fleet::Fleet;
 use crate::face::snapshot::Query;
-use crate::health::Health;
 
 /// The time for the answer of the backend.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -21,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// | request | 200 | 503 |
 /// |---|---|---|
 /// | `GET /health/live` | the process answers | never: restart a process that gives no answer |
-/// | `GET /health/ready` | send requests here | `draining`; `degraded` while a cause of the whole node keeps its sessions from starting; `backend` while the backend does not answer within 2 s |
+/// | `GET /health/ready` | send requests here | `draining`; `degraded` while causes keep the sessions of every profile from starting; `backend` while the backend does not answer within 2 s |
 ///
 /// Add them outside of the login: they name no tenant. The body is one word.
 pub fn health<S>() -> Router<S>
@@ -38,23 +37,14 @@ async fn ready(State(fleet): State<Fleet>) -> (StatusCode, &'static str) {
         return (StatusCode::SERVICE_UNAVAILABLE, "backend");
     };
     match snapshot {
-        Ok(fleet) if fleet.draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        Ok(fleet) if is_degraded(&fleet.health) => (StatusCode::SERVICE_UNAVAILABLE, "degraded"),
+        Ok(snapshot) if snapshot.draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        // A rejected key of one tenant does not make the node unready.
+        Ok(_) if fleet.is_held_back() => (StatusCode::SERVICE_UNAVAILABLE, "degraded"),
         Ok(_) => (StatusCode::OK, "ready"),
         Err(FleetError::Ended) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         Err(error) => {
             tracing::warn!(%error, "the fleet is not ready");
             (StatusCode::SERVICE_UNAVAILABLE, "backend")
-        }
-    }
-}
-
-/// True if a cause holds back all sessions. A rejected key of one tenant does not make the node unready.
-fn is_degraded(health: &Health) -> bool {
-    match health {
-        Health::Healthy => false,
-        Health::Degraded { causes } => {
-            causes.iter().any(|cause| cause.profile.is_none() && cause.tenant.is_none())
         }
     }
 }
