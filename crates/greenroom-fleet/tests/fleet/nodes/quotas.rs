@@ -89,6 +89,36 @@ async fn quotas_hold_over_four_nodes_of_which_two_are_killed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_that_cannot_start_at_the_cap_is_passive_and_quarantined_at_once() {
+    // Each call comes while the name is claimed, and the claim finds that there is no room.
+    for is_quarantined in [false, true] {
+        let world = World::new();
+        let first = node(&world, Quota::default().live(1)).await;
+        drop(named_of(&first.fleet, "acme", "a").prompt("hold").await.unwrap());
+        world.clis.read(1).await;
+        // Later than the prompt, which it would run otherwise.
+        let second = node(&world, Quota::default().live(1)).await;
+        let session = named_of(&second.fleet, "acme", "b");
+        second.backend.fault_next("claim", Fault::Hang);
+        drop(session.prompt("one").await.unwrap());
+        second.backend.wait_for_hanging(1).await;
+        let call = async {
+            if is_quarantined {
+                session.quarantine("why").await.unwrap();
+            } else {
+                session.passivate().await.unwrap();
+            }
+        };
+        let release = async {
+            sleep(std::time::Duration::from_millis(100)).await;
+            second.backend.release();
+        };
+        tokio::join!(in_time("the call", call), release);
+        assert_eq!(world.clis.prompts().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn idle_sessions_make_room_for_names_of_their_tenant_on_any_node() {
     let world = World::new();
     let (first, second) =
