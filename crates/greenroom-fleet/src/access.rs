@@ -1,4 +1,4 @@
-//! What a person may do, as the application decides.
+//! Access of people, as the application decides.
 
 use futures_util::future::{BoxFuture, ready};
 use serde::Serialize;

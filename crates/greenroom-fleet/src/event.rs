@@ -1,4 +1,4 @@
-//! What happens in a fleet.
+//! The events of a fleet.
 
 use serde::Serialize;
 use tokio::sync::broadcast::{
@@ -99,7 +99,7 @@ pub enum FleetEvent {
     UserSetAside { uid: u32, why: String },
     /// The tenant has spent four fifths of its budget. Once in a period. Micro-dollars.
     BudgetNearlySpent { tenant: Tenant, spent: u64, budget: u64 },
-    /// What is left of the tenant's budget is less than what is set aside for a turn: no turn begins until the next period. Once in a
+    /// The rest of the tenant's budget is less than the reserve of a turn: no turn begins until the next period. Once in a
     /// period. Micro-dollars.
     BudgetSpent { tenant: Tenant, spent: u64, budget: u64 },
     /// An actor of the fleet failed and was restarted.

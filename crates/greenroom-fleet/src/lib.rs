@@ -119,7 +119,7 @@ pub use face::fleet::Fleet;
 pub use face::operator::Operator;
 pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
-pub use face::snapshot::{FleetSnapshot, NameSnapshot, Query};
+pub use face::snapshot::{FleetSnapshot, NameSnapshot, SnapshotQuery};
 pub use face::tenant::FleetTenant;
 pub use face::turn::updates::TurnUpdates;
 pub use face::turn::{FleetTurn, TurnItem};

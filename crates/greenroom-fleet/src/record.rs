@@ -211,7 +211,7 @@ pub struct PromptRecord {
     pub dropped: u64,
     /// Questions that were asked in the turn, over all its terms.
     pub(crate) asked: u32,
-    /// What its runs have used, as far as their CLIs told: also of a turn that was interrupted or failed.
+    /// The usage of its runs, as far as their CLIs reported it, also if the turn was interrupted or has failed.
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
 }

@@ -108,7 +108,7 @@ pub(crate) enum AdmissionMessage {
     AtCap,
 }
 
-/// What a name asks for.
+/// The wish of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// One turn, and the slot that it needs.

@@ -48,7 +48,7 @@ impl FleetTenant {
         self.fleet.names(&self.scope, query.tenant(self.id().clone())).await
     }
 
-    /// What the tenant's turns have used, by days or hours with usage, in their order. The rest of the money of a budget is another matter: it
+    /// The usage of the tenant's turns, by days or hours with usage, in their order. The rest of the money of a budget is another matter: it
     /// counts reserves, too.
     ///
     /// ```
@@ -89,7 +89,7 @@ impl Operator {
         self.fleet.names(&self.scope, query).await
     }
 
-    /// What the turns of each tenant have used: see [`FleetTenant::usage`]. In the order of days or hours, then of tenants.
+    /// The usage of each tenant's turns: see [`FleetTenant::usage`]. In the order of days or hours, then of tenants.
     ///
     /// # Errors
     /// [`FleetError::Backend`].
@@ -162,7 +162,7 @@ impl FleetSession {
         }
     }
 
-    /// What the session's turns have used, by days with usage, in their order. Also of a session that was deleted.
+    /// The usage of the session's turns, by days with usage, in their order. A deleted session keeps its usage.
     ///
     /// # Errors
     /// [`FleetError::Backend`].

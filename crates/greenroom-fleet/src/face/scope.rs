@@ -1,4 +1,4 @@
-//! What a handle may see and do.
+//! The tenants and the person of a handle.
 
 use std::sync::Arc;
 

@@ -272,7 +272,7 @@ impl FleetSession {
         }
     }
 
-    /// What the fleet keeps of the session.
+    /// The record of the session.
     ///
     /// # Errors
     /// [`FleetError::NotFound`] if the session is not known; [`FleetError::Backend`].

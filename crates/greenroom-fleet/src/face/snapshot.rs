@@ -26,19 +26,19 @@ const ANSWERS: Duration = Duration::from_secs(1);
 /// them, those that sleep or are awake elsewhere included.
 ///
 /// ```
-/// use greenroom_fleet::Query;
+/// use greenroom_fleet::SnapshotQuery;
 ///
-/// let query = Query::active().limit(50);
+/// let query = SnapshotQuery::active().limit(50);
 /// # let _ = query;
 /// ```
 #[derive(Clone, Debug)]
-pub struct Query {
+pub struct SnapshotQuery {
     tenant: Option<Tenant>,
     after: Option<Name>,
     limit: usize,
 }
 
-impl Query {
+impl SnapshotQuery {
     /// All names that are awake on this node.
     pub fn active() -> Self {
         Self { tenant: None, after: None, limit: 100 }
@@ -85,11 +85,11 @@ pub struct FleetSnapshot {
     pub queued: u32,
     /// Tenants with names that are live or ask.
     pub tenants: BTreeMap<Tenant, Tally>,
-    /// What the turns of this node have used since it started.
+    /// The usage of this node's turns since it started.
     pub usage: Usage,
     /// The names of the query that are awake on this node, in the order of their bytes.
     pub names: Vec<NameSnapshot>,
-    /// The last name of a page that is full: pass it to [`Query::after`].
+    /// The last name of a page that is full: pass it to [`SnapshotQuery::after`].
     pub next: Option<Name>,
 }
 
@@ -97,9 +97,9 @@ pub struct FleetSnapshot {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct NameSnapshot {
-    /// What the backend keeps.
+    /// The record in the backend.
     pub record: NameRecord,
-    /// What the name does on this node: `settled`, `waiting`, `activating`, `backoff`, `idle`, `running` or
+    /// The stage of the name on this node: `settled`, `waiting`, `activating`, `backoff`, `idle`, `running` or
     /// `passivating`.
     pub stage: &'static str,
     /// The time since it does that, in milliseconds.
@@ -113,7 +113,7 @@ impl Operator {
     ///
     /// # Errors
     /// [`FleetError::Denied`]; [`FleetError::Backend`]; [`FleetError::Ended`] after the end of the fleet.
-    pub async fn snapshot(&self, query: Query) -> Result<FleetSnapshot, FleetError> {
+    pub async fn snapshot(&self, query: SnapshotQuery) -> Result<FleetSnapshot, FleetError> {
         let shared = &self.fleet.handle.shared;
         self.scope.allow(shared, Action::Read, None).await?;
         let (reply, counts) = tokio::sync::oneshot::channel();
@@ -139,7 +139,7 @@ impl Operator {
         })
     }
 
-    async fn active(&self, query: &Query) -> Result<Vec<NameSnapshot>, FleetError> {
+    async fn active(&self, query: &SnapshotQuery) -> Result<Vec<NameSnapshot>, FleetError> {
         let shared = &self.fleet.handle.shared;
         let cells = shared.awake().clone();
         let chosen = |name: &&Name| {

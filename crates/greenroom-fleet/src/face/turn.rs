@@ -90,7 +90,7 @@ enum Next {
     Over,
 }
 
-/// What comes next in a turn of a fleet.
+/// The next step of a turn of a fleet.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TurnItem {

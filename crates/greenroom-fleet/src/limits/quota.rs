@@ -20,7 +20,7 @@ use crate::id::{Tenant, Timestamp};
 use crate::lock::locked;
 use crate::record::TenantRecord;
 
-/// What a tenant may use. The bounds hold for the tenant in the whole fleet, over all nodes.
+/// The bounds of a tenant. They hold for the tenant in the whole fleet, over all nodes.
 ///
 /// Prompts that several nodes accept at the same moment may exceed the bounds of prompts, bytes and names together, by those prompts.
 /// `live` and `budget` are exact.

@@ -65,7 +65,7 @@ pub struct FeedEntry {
     pub number: u64,
     /// When it happened, on the backend's clock.
     pub at: Timestamp,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: FeedEvent,
 }

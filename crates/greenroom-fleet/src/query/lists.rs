@@ -178,7 +178,7 @@ pub struct PromptPage {
 pub struct PromptEntry {
     /// Its state, its moments, its labels and what it has used.
     pub record: PromptRecord,
-    /// What was asked. `None`: it is no longer kept, or cannot be read.
+    /// The content of the prompt. `None`: it is no longer kept, or cannot be read.
     pub content: Option<PromptContent>,
     /// The outcome, once the prompt has ended.
     pub outcome: Option<PromptOutcome>,
@@ -252,7 +252,7 @@ impl Default for PromptQuery {
 }
 
 impl PromptEntry {
-    /// What was asked, as a prompt of a session. `None`: it is no longer kept, or another version has kept it and this one cannot read it.
+    /// The content as a prompt of a session. `None`: it is no longer kept, or another version has kept it and this one cannot read it.
     pub fn prompt(&self) -> Option<greenroom::Prompt> {
         serde_json::from_value(self.content.as_ref()?.prompt.clone()).ok()
     }

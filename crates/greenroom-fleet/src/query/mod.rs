@@ -1,4 +1,4 @@
-//! What an application asks about a fleet: lists of names and prompts, and the feed of what happened.
+//! Queries of applications: lists of names and prompts, and the feed of what happened.
 
 pub(crate) mod feed;
 pub(crate) mod lists;

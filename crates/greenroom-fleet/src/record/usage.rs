@@ -1,4 +1,4 @@
-//! What turns have used: money and tokens.
+//! The usage of turns: money and tokens.
 
 use std::ops::AddAssign;
 use std::time::{Duration, SystemTime};
@@ -97,7 +97,7 @@ pub struct UsageEntry {
     pub start: Timestamp,
     /// The tenant.
     pub tenant: Tenant,
-    /// What was used. Turns count for the period in which they have ended.
+    /// The usage. Turns count for the period in which they have ended.
     pub usage: Usage,
 }
 

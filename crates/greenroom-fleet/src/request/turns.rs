@@ -52,7 +52,7 @@ pub struct Finish {
     pub outcome: PromptOutcome,
     /// The cost of the turn, in micro-dollars. `None`: its CLI has not told it, and the turn costs what was set aside for it.
     pub cost: Option<u64>,
-    /// What the turn has used. `None`: its CLI has not told it.
+    /// The usage of the turn. `None`: its CLI has not reported it.
     pub usage: Option<Usage>,
     /// The reason to quarantine the name as soon as the owner gives it up or is lost. `None`: there is no new reason.
     pub quarantine: Option<String>,

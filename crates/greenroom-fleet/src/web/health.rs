@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::error::FleetError;
 use crate::face::fleet::Fleet;
-use crate::face::snapshot::Query;
+use crate::face::snapshot::SnapshotQuery;
 
 /// The time for the answer of the backend.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ where
 
 async fn ready(State(fleet): State<Fleet>) -> (StatusCode, &'static str) {
     let operator = fleet.operator();
-    let Ok(snapshot) = timeout(ANSWER, operator.snapshot(Query::active().limit(0))).await else {
+    let Ok(snapshot) = timeout(ANSWER, operator.snapshot(SnapshotQuery::active().limit(0))).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "backend");
     };
     match snapshot {

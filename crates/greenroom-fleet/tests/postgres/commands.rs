@@ -9,7 +9,7 @@ use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{
     ActivationContext, AttemptId, CommandKind, CommandPut, CommandRecord, CommandResult, CommandState, Fleet,
-    FleetError, FleetPrompt, InterruptedBy, NameState, Owned, PromptOutcome, Query,
+    FleetError, FleetPrompt, InterruptedBy, NameState, Owned, PromptOutcome, SnapshotQuery,
 };
 use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use tokio::task::JoinSet;
@@ -72,7 +72,7 @@ async fn interrupt_and_passivate_reach_the_owner_through_postgres() {
         let names = [&first, &second];
         first.runs("a\0b").await;
         // Either node may have claimed the session.
-        let snapshot = within(SOON, first.fleet.operator().snapshot(Query::active())).await.unwrap();
+        let snapshot = within(SOON, first.fleet.operator().snapshot(SnapshotQuery::active())).await.unwrap();
         let owner = usize::from(!snapshot.names.iter().any(|name| name.stage == "running"));
         let (owner, other) = (names[owner], names[1 - owner]);
         let there = other.fleet.tenant("default").unwrap().session("a\0b").unwrap();

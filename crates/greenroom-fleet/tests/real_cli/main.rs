@@ -27,7 +27,8 @@ use greenroom::options::EnvPolicy;
 use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::LocalBackend;
 use greenroom_fleet::{
-    Fleet, FleetEvent, FleetLimits, FleetPrompt, InterruptedBy, PassivatedBy, PromptId, PromptOutcome, Query,
+    Fleet, FleetEvent, FleetLimits, FleetPrompt, InterruptedBy, PassivatedBy, PromptId, PromptOutcome,
+    SnapshotQuery,
 };
 use greenroom_testkit::{ModelTurn, Script, ScriptedModel};
 use life::Life;
@@ -103,7 +104,7 @@ async fn a_session_that_was_woken_remembers() {
     let (fleet, backend) = stage.open(|_| {}).await;
     assert_eq!(asks(&fleet, "a", "My lamp is green.").await, "Noted.");
     in_time("sleep", fleet.tenant("default").unwrap().session("a").unwrap().passivate()).await.unwrap();
-    assert_eq!(fleet.operator().snapshot(Query::active()).await.unwrap().live, 0);
+    assert_eq!(fleet.operator().snapshot(SnapshotQuery::active()).await.unwrap().live, 0);
     let mut events = fleet.operator().events();
     assert_eq!(asks(&fleet, "a", "Which colour has my lamp?").await, "Noted.");
     let resumed = loop {
@@ -137,7 +138,7 @@ async fn six_names_wake_in_turn_on_two_slots_and_remember() {
     }
     for name in names {
         asks(&fleet, name, &format!("Who is {name}{name}{name}?")).await;
-        let live = fleet.operator().snapshot(Query::active()).await.unwrap().live;
+        let live = fleet.operator().snapshot(SnapshotQuery::active()).await.unwrap().live;
         assert!(live <= 2, "{live}");
         let asked = stage.requests_with(&format!("Who is {name}{name}{name}?"));
         let last = asked.last().unwrap();

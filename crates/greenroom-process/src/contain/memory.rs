@@ -58,7 +58,7 @@ fn left_by_groups(root: &Path, hierarchy: Hierarchy, files: &Files) -> Option<u6
     folders.filter_map(|folder| left_by(folder, files)).min()
 }
 
-/// What one group leaves of its limit. `None` without a limit: the word `max`, or a file that is missing or cannot be read.
+/// The rest of one group's limit. `None` without a limit: the word `max`, or a file that is missing or cannot be read.
 fn left_by(folder: &Path, files: &Files) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
     let number = |name: &str| read(name).trim().parse::<u64>().ok();

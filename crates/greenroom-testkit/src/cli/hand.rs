@@ -141,7 +141,7 @@ impl CliEnd {
         }
     }
 
-    /// What it was started with.
+    /// The launch with which it was started.
     pub fn launch(&self) -> &Launch {
         self.cli.launch()
     }

@@ -23,11 +23,11 @@ pub struct Entry {
     pub epoch: u64,
     /// When, counted from the start of the recording on the clock of tokio.
     pub at: Duration,
-    /// What.
+    /// The entry.
     pub wire: Wire,
 }
 
-/// What went by.
+/// An entry of a transcript.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Wire {

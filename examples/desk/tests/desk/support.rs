@@ -14,7 +14,7 @@ use desk::{Connect, desk, router};
 use greenroom::SessionBuilder;
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::web::Login;
-use greenroom_fleet::{Fleet, Name, Query, Tenant};
+use greenroom_fleet::{Fleet, Name, SnapshotQuery, Tenant};
 use greenroom_testkit::{CliEnd, ModelTurn, Script, ScriptedCli, ScriptedClis, ScriptedListener};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ impl Service {
 
     /// What the first session that is awake does.
     pub(crate) async fn stage(&self) -> String {
-        let snapshot = self.fleet.operator().snapshot(Query::active()).await.unwrap();
+        let snapshot = self.fleet.operator().snapshot(SnapshotQuery::active()).await.unwrap();
         serde_json::to_value(&snapshot.names[0]).unwrap()["stage"].as_str().unwrap().to_owned()
     }
 

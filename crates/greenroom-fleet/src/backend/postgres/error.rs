@@ -160,7 +160,7 @@ fn caused(told: BackendError, cause: sqlx::Error) -> BackendError {
     }
 }
 
-/// What to do about a pooler in transaction mode.
+/// The help for a pooler in transaction mode.
 pub(super) const POOLER: &str = "a pooler between this node and PostgreSQL shares connections between transactions: use its \
                                  session mode, or connect to PostgreSQL directly";
 

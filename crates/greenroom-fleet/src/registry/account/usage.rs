@@ -1,4 +1,4 @@
-//! What turns have used, by name and day and by tenant and hour.
+//! The usage of turns, by name and day and by tenant and hour.
 //!
 //! A name's row of a day is read and written by the owner of the name alone. A tenant has many owners at once, so its sums are counters, and
 //! a mark says in which hours it has some. Both begin with the time, so old ones are found at the beginning. A request adds to the hour and

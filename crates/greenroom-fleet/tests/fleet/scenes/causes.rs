@@ -53,7 +53,7 @@ fn quarantined(event: &FleetEvent) -> bool {
 }
 
 async fn health(fleet: &Fleet) -> Health {
-    in_time("the snapshot", fleet.operator().snapshot(Query::active())).await.unwrap().health
+    in_time("the snapshot", fleet.operator().snapshot(SnapshotQuery::active())).await.unwrap().health
 }
 
 fn cause_of(outcome: &PromptOutcome) -> Option<&str> {
@@ -85,7 +85,7 @@ async fn a_missing_cli_quarantines_none_of_hundreds_of_names_and_all_run_once_it
     assert!(causes[0].why.contains("no `claude` executable") && causes[0].tries > 5, "{causes:?}");
     let json = serde_json::to_value(health(&fleet).await).unwrap();
     assert_eq!((&json["is"], &json["causes"][0]["cause"]), (&"degraded".into(), &"cli_missing".into()));
-    let live = fleet.operator().snapshot(Query::active()).await.unwrap().live;
+    let live = fleet.operator().snapshot(SnapshotQuery::active()).await.unwrap().live;
     let names = fleet.operator().names(NameQuery::new().limit(1000)).await.unwrap().names;
     assert!(names.iter().all(|name| name.failures.is_empty() && !name.is_stuck()));
     assert_eq!((names.len(), live), (200, 0), "no name holds a slot");

@@ -23,7 +23,7 @@ use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::{
     Fleet, FleetBuilder, FleetError, FleetEvent, FleetEvents, FleetLimits, FleetPrompt, FleetSession,
-    FleetTurn, NameQuery, PromptError, PromptId, PromptOutcome, Query, Refused, Tenant,
+    FleetTurn, NameQuery, PromptError, PromptId, PromptOutcome, Refused, SnapshotQuery, Tenant,
 };
 use tokio::time::Instant;
 
@@ -129,7 +129,7 @@ pub(crate) async fn drain(fleet: &Fleet, limit: Duration) -> Duration {
 /// What the name does, as a snapshot tells it; `passive` if it sleeps, and `unknown` if it has no row.
 pub(crate) async fn stage(fleet: &Fleet, name: &str) -> &'static str {
     let operator = fleet.operator();
-    let snapshot = in_time("the snapshot", operator.snapshot(Query::active())).await.unwrap();
+    let snapshot = in_time("the snapshot", operator.snapshot(SnapshotQuery::active())).await.unwrap();
     if let Some(found) = snapshot.names.iter().find(|found| found.record.name.session() == name) {
         return found.stage;
     }

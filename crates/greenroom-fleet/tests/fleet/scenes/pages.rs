@@ -90,7 +90,7 @@ async fn usage_is_told_by_prompt_session_tenant_and_node() {
     let page = named_of(&fleet, "t", "a").prompts(PromptQuery::new()).await.unwrap();
     let costs: Vec<_> = page.prompts.iter().map(|entry| entry.record.usage.cost_usd()).collect();
     assert_eq!(costs, [0.25, 0.5]);
-    let snapshot = fleet.operator().snapshot(Query::active()).await.unwrap();
+    let snapshot = fleet.operator().snapshot(SnapshotQuery::active()).await.unwrap();
     assert_eq!((snapshot.usage.turns, snapshot.usage.cost_usd()), (3, 2.25));
     // A turn whose CLI was killed.
     let turn = named_of(&fleet, "t", "a").prompt("hold").await.unwrap();

@@ -325,7 +325,7 @@ async fn a_thousand_prompts_of_a_tenant_delay_another_tenant_by_one_grant() {
 async fn a_turn_can_be_read_by_its_id_and_an_unknown_id_is_an_error() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
-    let queue = fleet.operator().snapshot(Query::active()).await.unwrap().queued;
+    let queue = fleet.operator().snapshot(SnapshotQuery::active()).await.unwrap().queued;
     assert_eq!(queue, 0);
     let record = send(&fleet, "a", "one").await.prompt_id();
     outcome(fleet.operator().turn(record)).await;
