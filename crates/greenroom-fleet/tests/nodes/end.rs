@@ -7,7 +7,6 @@ use greenroom_fleet::PromptOutcome;
 use crate::driver::{Driver, LEASE, Waiting};
 use crate::journal::processes_of;
 use crate::node::Trouble;
-use crate::prompts::{Known, Prompt};
 use crate::protocol::Wish;
 
 impl Driver {
@@ -34,38 +33,11 @@ impl Driver {
         let mut wrong = self.faults();
         let twice = self.journal.uuids.iter().filter(|(_, times)| **times > 1);
         wrong.extend(twice.map(|(uuid, times)| format!("the message {uuid} came to CLIs {times} times")));
-        wrong.extend(self.prompts.all.iter().filter_map(|prompt| self.wrong_with(prompt)));
+        wrong.extend(self.prompts.all.iter().filter_map(|prompt| prompt.fault(&self.journal.texts)));
         assert!(wrong.is_empty(), "{}:\n{}\n{}", self.told(), wrong.join("\n"), self.story());
         assert_eq!(self.lacks(), None, "{}", self.told());
         let completed = self.prompts.count(|outcome| matches!(outcome, PromptOutcome::Completed { .. }));
         assert!(completed * 10 >= self.prompts.all.len(), "{completed} prompts are completed");
-    }
-
-    fn wrong_with(&self, prompt: &Prompt) -> Option<String> {
-        let times = |text: &str| self.journal.texts.get(text).copied().unwrap_or(0);
-        let (begun, continued) = (times(&prompt.text), times(&prompt.continuation()));
-        let why = match &prompt.known {
-            Known::Sent => "has no answer",
-            Known::Accepted(_) => "has no outcome",
-            _ if begun > 1 => "was run twice",
-            _ if continued > prompt.continuations => "was continued too often",
-            Known::Refused if begun + continued > 0 => "was refused, and run",
-            Known::Ended(_, PromptOutcome::Unsent { .. }) if begun + continued > 0 => {
-                "is unsent, and was run"
-            }
-            Known::Ended(_, PromptOutcome::Completed { result, .. }) => {
-                let said = result["result"].as_str().unwrap_or_default();
-                if begun + continued == 0 {
-                    "is completed, and no CLI was told of it"
-                } else if said != prompt.text && said != prompt.continuation() {
-                    "has the answer to another prompt"
-                } else {
-                    return None;
-                }
-            }
-            _ => return None,
-        };
-        Some(format!("{why}: begun {begun} and continued {continued} times: {prompt:?}"))
     }
 
     /// What was noticed at once.

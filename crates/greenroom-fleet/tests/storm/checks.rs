@@ -6,7 +6,6 @@ use std::path::Path;
 use greenroom_fleet::PromptOutcome;
 
 use crate::journal::{Process, processes_of};
-use crate::prompts::{Known, Prompt};
 use crate::protocol::LIVE;
 use crate::storm::Storm;
 use crate::wait::found;
@@ -85,39 +84,12 @@ impl Storm {
         wrong.extend(twice.map(|(uuid, times)| format!("the message {uuid} came to CLIs {times} times")));
         let mut known = BTreeSet::new();
         for prompt in &self.prompts.all {
-            wrong.extend(self.wrong_with(prompt));
+            wrong.extend(prompt.fault(&self.journal.texts));
             known.extend([prompt.text.clone(), prompt.continuation()]);
         }
         let strange = self.journal.texts.keys().filter(|text| !known.contains(*text));
         wrong.extend(strange.map(|text| format!("a CLI was told {text:?}, which nobody has sent")));
         wrong
-    }
-
-    fn wrong_with(&self, prompt: &Prompt) -> Option<String> {
-        let times = |text: &str| self.journal.texts.get(text).copied().unwrap_or(0);
-        let (begun, continued) = (times(&prompt.text), times(&prompt.continuation()));
-        let why = match &prompt.known {
-            Known::Sent => "has no answer",
-            Known::Accepted(_) => "has no outcome",
-            _ if begun > 1 => "was run twice",
-            _ if continued > prompt.continuations => "was continued too often",
-            Known::Refused if begun + continued > 0 => "was refused, and run",
-            Known::Ended(_, PromptOutcome::Unsent { .. }) if begun + continued > 0 => {
-                "is unsent, and was run"
-            }
-            Known::Ended(_, PromptOutcome::Completed { result, .. }) => {
-                let said = result["result"].as_str().unwrap_or_default();
-                if begun + continued == 0 {
-                    "is completed, and no CLI was told of it"
-                } else if said != prompt.text && said != prompt.continuation() {
-                    "has the answer to another prompt"
-                } else {
-                    return None;
-                }
-            }
-            _ => return None,
-        };
-        Some(format!("{why}: begun {begun} and continued {continued} times: {prompt:?}"))
     }
 
     /// The registry is left, with the empty folder for the sessions' files, and what belongs to the test.

@@ -44,6 +44,34 @@ impl Prompt {
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.known, Known::Sent | Known::Accepted(_))
     }
+
+    /// The fault of the prompt's end. `told`: how often each text was given to a CLI.
+    pub(crate) fn fault(&self, told: &BTreeMap<String, u32>) -> Option<String> {
+        let times = |text: &str| told.get(text).copied().unwrap_or(0);
+        let (begun, continued) = (times(&self.text), times(&self.continuation()));
+        let why = match &self.known {
+            Known::Sent => "has no answer",
+            Known::Accepted(_) => "has no outcome",
+            _ if begun > 1 => "was run twice",
+            _ if continued > self.continuations => "was continued too often",
+            Known::Refused if begun + continued > 0 => "was refused, and run",
+            Known::Ended(_, PromptOutcome::Unsent { .. }) if begun + continued > 0 => {
+                "is unsent, and was run"
+            }
+            Known::Ended(_, PromptOutcome::Completed { result, .. }) => {
+                let said = result["result"].as_str().unwrap_or_default();
+                if begun + continued == 0 {
+                    "is completed, and no CLI was told of it"
+                } else if said != self.text && said != self.continuation() {
+                    "has the answer to another prompt"
+                } else {
+                    return None;
+                }
+            }
+            _ => return None,
+        };
+        Some(format!("{why}: begun {begun} and continued {continued} times: {self:?}"))
+    }
 }
 
 /// All prompts, by their number, which is also their key.

@@ -8,14 +8,6 @@ use super::*;
 use crate::scenes::{asks, named, outcome, refused, secs, send, stage};
 use crate::wait::within;
 
-/// Two nodes, the first of which owns the session `a`. `deaf`: they hear of no change.
-async fn two(world: &World, deaf: bool) -> [Node; 2] {
-    let first = if deaf { Node::deaf(world).await } else { Node::new(world).await };
-    asks(&first.fleet, "a", "one").await;
-    let second = if deaf { Node::deaf(world).await } else { Node::new(world).await };
-    [first, second]
-}
-
 fn by_user(outcome: &PromptOutcome) -> bool {
     matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::User, .. })
 }

@@ -15,7 +15,7 @@ use greenroom_fleet::backend::{Backend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
 use greenroom_fleet::{Fleet, FleetBuilder, FleetEvent};
 
-use crate::scenes::{Log, World, in_time, start};
+use crate::scenes::{Log, World, asks, in_time, start};
 
 /// A fleet that shares its backend with others, and can be killed.
 struct Node {
@@ -60,4 +60,12 @@ impl Node {
     fn lost_nodes(&self) -> usize {
         self.log.count(|event| matches!(event, FleetEvent::NodeLost { .. }))
     }
+}
+
+/// Two nodes, the first of which owns the session `a`. `deaf`: they hear of no change.
+async fn two(world: &World, deaf: bool) -> [Node; 2] {
+    let first = if deaf { Node::deaf(world).await } else { Node::new(world).await };
+    asks(&first.fleet, "a", "one").await;
+    let second = if deaf { Node::deaf(world).await } else { Node::new(world).await };
+    [first, second]
 }

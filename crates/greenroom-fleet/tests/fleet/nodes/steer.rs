@@ -8,13 +8,6 @@ use super::*;
 use crate::scenes::{asks, named, outcome, secs, send, stage};
 use crate::wait::within;
 
-async fn two(world: &World, deaf: bool) -> [Node; 2] {
-    let first = if deaf { Node::deaf(world).await } else { Node::new(world).await };
-    asks(&first.fleet, "a", "one").await;
-    let second = if deaf { Node::deaf(world).await } else { Node::new(world).await };
-    [first, second]
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_message_from_another_node_reaches_the_turn_once() {
     for (deaf, limit) in [(false, 1), (true, 7)] {
