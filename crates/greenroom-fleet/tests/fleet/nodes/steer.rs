@@ -5,7 +5,7 @@ use greenroom_fleet::{FleetError, NameState};
 use tokio::time::sleep;
 
 use super::*;
-use crate::scenes::{asks, named, outcome, secs, send, stage};
+use crate::scenes::{named, outcome, secs, send, stage};
 use crate::wait::within;
 
 #[tokio::test(start_paused = true)]
