@@ -1,5 +1,7 @@
 //! The arguments of the program, and the stand-ins for the CLI and the model. A service of yours needs
 //! `builder.cli_path(PATH)` alone.
+//!
+//! Secrets are in the environment, because every user of the machine can read the arguments of a process.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,10 +17,10 @@ use serde_json::json;
 use tempfile::TempDir;
 
 /// The arguments, each with a value.
-const ARGUMENTS: [&str; 7] = ["--listen", "--login", "--data", "--script", "--cli", "--postgres", "--host"];
+const ARGUMENTS: [&str; 5] = ["--listen", "--data", "--script", "--cli", "--host"];
 
 pub(crate) struct Arguments {
-    values: HashMap<String, Vec<String>>,
+    values: HashMap<String, String>,
     /// The data without `--data`.
     forgotten: TempDir,
 }
@@ -30,7 +32,7 @@ pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments,
             return Err(format!("{word} is no argument of this program").into());
         }
         let value = words.next().ok_or(format!("a value is missing after {word}"))?;
-        read.values.entry(word).or_default().push(value);
+        read.values.insert(word, value);
     }
     Ok(read)
 }
@@ -48,34 +50,37 @@ fn lamp() -> Script {
         .otherwise(ModelTurn::new().text("I am only a script, and this is all I know."))
 }
 
+/// The logins of `DESK_LOGINS`: `SECRET:PERSON@TENANT`, separated by white space.
+pub(crate) fn logins() -> Result<Logins, Box<dyn Error>> {
+    let made_up = || ["anna@acme", "bela@umbrella"].map(|who| format!("{}:{who}", PromptId::new())).join(" ");
+    let logins = std::env::var("DESK_LOGINS").unwrap_or_else(|_| made_up());
+    let read = |text: &str| {
+        let parts = text.split_once(':').and_then(|(secret, who)| Some((secret, who.rsplit_once('@')?)));
+        // The error repeats no secret.
+        let (secret, (person, tenant)) = parts.ok_or("a login of DESK_LOGINS is no SECRET:PERSON@TENANT")?;
+        Ok((secret.to_owned(), Login::new(Tenant::new(tenant)?).person(person)))
+    };
+    Ok(Arc::new(logins.split_whitespace().map(read).collect::<Result<_, Box<dyn Error>>>()?))
+}
+
 impl Arguments {
-    /// The value that was given last.
+    /// The value of an argument; the last one counts.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.values.get(name)?.last().map(String::as_str)
+        self.values.get(name).map(String::as_str)
     }
 
-    /// The logins, as `SECRET:PERSON@TENANT`.
-    pub(crate) fn logins(&self) -> Result<Logins, Box<dyn Error>> {
-        let made_up =
-            || ["anna@acme", "bela@umbrella"].map(|who| format!("{}:{who}", PromptId::new())).to_vec();
-        let logins = self.values.get("--login").cloned().unwrap_or_else(made_up);
-        let read = |text: String| {
-            let parts = text.split_once(':').and_then(|(secret, who)| Some((secret, who.rsplit_once('@')?)));
-            let (secret, (person, tenant)) = parts.ok_or(format!("{text} is no SECRET:PERSON@TENANT"))?;
-            Ok((secret.to_owned(), Login::new(Tenant::new(tenant)?).person(person)))
-        };
-        Ok(Arc::new(logins.into_iter().map(read).collect::<Result<_, Box<dyn Error>>>()?))
-    }
-
-    /// The fleet with its backend: a file, or a database.
+    /// The fleet with its backend: a file, or the database of `DESK_DATABASE`.
     pub(crate) async fn open(&self, desk: FleetBuilder) -> Result<FleetBuilder, Box<dyn Error>> {
         let data =
             std::path::absolute(self.get("--data").map_or(self.forgotten.path(), |data| data.as_ref()))?;
-        let Some(address) = self.get("--postgres") else {
-            return Ok(desk.backend(LocalBackend::open(data.join("fleet.redb")).await?));
-        };
-        let backend = PostgresBackend::connect(PostgresOptions::new(address)).await?;
-        Ok(desk.backend(backend).host(self.get("--host").ok_or("--postgres needs --host NAME")?).folder(data))
+        match (std::env::var("DESK_DATABASE").ok(), self.get("--host")) {
+            (None, None) => Ok(desk.backend(LocalBackend::open(data.join("fleet.redb")).await?)),
+            (Some(address), Some(host)) => {
+                let backend = PostgresBackend::connect(PostgresOptions::new(address)).await?;
+                Ok(desk.backend(backend).host(host).folder(data))
+            }
+            _ => Err("DESK_DATABASE needs --host NAME, and the other way round".into()),
+        }
     }
 
     /// How a session gets its CLI.

@@ -7,8 +7,9 @@
 //!
 //! It prints a link for each person. `--listen ADDRESS` (default: 127.0.0.1:8080), `--data FOLDER` for the fleet's file and the
 //! customers' folders (default: a temporary folder, which is forgotten), `--script FILE` for another script of the scripted CLIs, as
-//! JSON, `--login SECRET:PERSON@TENANT` for a person, more than once (default: one person of each of two tenants).
-//! `--postgres ADDRESS --host NAME` keeps prompts and conversations in a database, which services on other hosts share.
+//! JSON. The variable `DESK_LOGINS` has a `SECRET:PERSON@TENANT` for each person, separated by white space (default: one person of each
+//! of two tenants). With `DESK_DATABASE=postgres://…` and `--host NAME` prompts and conversations are in a database, which services on
+//! other hosts share.
 
 mod arguments;
 
@@ -29,7 +30,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     let mut terminate = signal(SignalKind::terminate())?;
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
     let arguments = arguments::read(std::env::args().skip(1))?;
-    let logins = arguments.logins()?;
+    let logins = arguments::logins()?;
     let customers = desk(20, Duration::from_secs(600), arguments.connect()?);
     let fleet = arguments.open(customers).await?.start().await?;
     let listener =

@@ -103,7 +103,7 @@ impl ScratchPostgres {
     ///
     /// # Errors
     /// [`NotInstalled`](ScratchPostgresError::NotInstalled) and [`NotStarted`](ScratchPostgresError::NotStarted). The address is used
-    /// later: see [`options`](Self::options).
+    /// later: see [`database`](Self::database).
     pub async fn start() -> Result<Self> {
         match std::env::var(ADDRESS) {
             Ok(url) => Ok(Self { url, server: None }),
@@ -126,18 +126,26 @@ impl ScratchPostgres {
         &self.url
     }
 
-    /// Makes a new database, and returns the options to connect to it: for several nodes of a fleet, each with a backend.
+    /// Makes a new database, and returns its address: for a service that a test starts as a process.
     ///
     /// # Errors
     /// Those of [`PostgresBackend::connect`]; the user at `GREENROOM_POSTGRES` has to be one that may create databases.
+    pub async fn database(&self) -> Result<String, BackendError> {
+        PostgresBackend::make_database(&self.url).await
+    }
+
+    /// Makes a new database, and returns the options to connect to it: for several nodes of a fleet, each with a backend.
+    ///
+    /// # Errors
+    /// Those of [`database`](Self::database).
     pub async fn options(&self) -> Result<PostgresOptions, BackendError> {
-        PostgresBackend::make_database(&self.url).await.map(PostgresOptions::new)
+        self.database().await.map(PostgresOptions::new)
     }
 
     /// A backend in a new database.
     ///
     /// # Errors
-    /// Those of [`options`](Self::options).
+    /// Those of [`database`](Self::database) and of [`PostgresBackend::connect`].
     pub async fn backend(&self) -> Result<PostgresBackend, BackendError> {
         PostgresBackend::connect(self.options().await?).await
     }

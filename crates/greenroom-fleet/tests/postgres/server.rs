@@ -1,6 +1,8 @@
 //! A server for the tests: the one at `GREENROOM_POSTGRES`, or one of our own that ends with the tests.
 
-use std::io::Write;
+#[path = "../../../../tests/support/postgres.rs"]
+mod missing;
+
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::sync::{Mutex, Once};
@@ -8,34 +10,14 @@ use std::sync::{Mutex, Once};
 use greenroom_fleet::testkit::ScratchPostgres;
 use sqlx::{Connection, Executor, Row};
 
+use self::missing::ADDRESS;
+#[allow(unused_imports, reason = "each test binary uses a part of it")]
+pub(crate) use self::missing::{PROGRAMS, REQUIRED, not_run};
 use crate::wait::in_time;
-
-/// The address of a server that runs already.
-const ADDRESS: &str = "GREENROOM_POSTGRES";
-/// Set: a test fails if it has no server.
-pub(crate) const REQUIRED: &str = "GREENROOM_REQUIRE_POSTGRES";
-/// The folder with the programs of PostgreSQL, if they are not where Debian puts them.
-pub(crate) const PROGRAMS: &str = "GREENROOM_POSTGRES_PROGRAMS";
 
 /// A program of PostgreSQL.
 pub(crate) fn program(name: &str) -> PathBuf {
     ScratchPostgres::programs().map_or_else(|| name.into(), |folder| folder.join(name))
-}
-
-/// Says in one line which tests are not run and what they need. They count as passed.
-///
-/// # Panics
-/// If `GREENROOM_REQUIRE_POSTGRES` is set.
-pub(crate) fn not_run(said: &Once, which: &str, missing: &str, remedy: &str) {
-    assert!(std::env::var_os(REQUIRED).is_none(), "{missing} is not installed, and {REQUIRED} is set");
-    said.call_once(|| {
-        let binary = env!("CARGO_CRATE_NAME");
-        let note = format!(
-            "{binary}: {which} are not run and count as passed, because {missing} is not installed. To run them: {remedy}\n"
-        );
-        // Not with `eprintln!`, which is not shown for a test that passes.
-        std::io::stderr().write_all(note.as_bytes()).unwrap();
-    });
 }
 
 /// `None`: there is no server, which the first test says in one line.
@@ -44,9 +26,7 @@ pub(crate) fn address() -> Option<String> {
         return Some(address);
     }
     if ScratchPostgres::programs().is_none() {
-        static SAID: Once = Once::new();
-        let remedy = format!("install PostgreSQL, or set {ADDRESS} to the address of a server");
-        not_run(&SAID, "the tests on PostgreSQL", "PostgreSQL", &remedy);
+        missing::none_is_run();
         return None;
     }
     static SHARED: Mutex<Option<String>> = Mutex::new(None);

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
 mod ends;
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
 mod process;
 mod prompts;
 mod real_cli;
