@@ -5,8 +5,11 @@
 #[path = "../../../../tests/support/browser.rs"]
 mod browser;
 mod missing;
+mod nodes;
 mod page;
 mod person;
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
 mod questions;
 #[path = "../desk/support.rs"]
 mod support;

@@ -7,7 +7,7 @@ use crate::person::Person;
 use crate::support::*;
 
 /// The texts of the agent, those that are being written included.
-const SAID: &str = ".said:not(.mine)";
+pub(crate) const SAID: &str = ".said:not(.mine)";
 
 #[tokio::test]
 async fn text_arrives_while_the_agent_writes_it() {

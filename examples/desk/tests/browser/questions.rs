@@ -9,7 +9,7 @@ use crate::support::*;
 use crate::wait::in_time;
 
 /// The CLI asks for a permission, or asks the model's questions. Returns the id of the request.
-fn ask(end: &mut CliEnd, tool: &str, input: Value) -> String {
+pub(crate) fn ask(end: &mut CliEnd, tool: &str, input: Value) -> String {
     end.request(json!({ "subtype": "can_use_tool", "tool_name": tool, "input": input, "tool_use_id": tool }))
 }
 

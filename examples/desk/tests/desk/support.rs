@@ -14,7 +14,7 @@ use desk::{Connect, desk, router};
 use greenroom::SessionBuilder;
 use greenroom_fleet::backend::{Backend, MemoryBackend};
 use greenroom_fleet::web::Login;
-use greenroom_fleet::{Fleet, Name, SnapshotQuery, Tenant};
+use greenroom_fleet::{Fleet, FleetBuilder, Name, SnapshotQuery, Tenant};
 use greenroom_testkit::{CliEnd, ModelTurn, Script, ScriptedCli, ScriptedClis, ScriptedListener};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -41,13 +41,22 @@ impl Service {
         sessions: usize,
         connect: impl Fn(SessionBuilder, &Name) -> SessionBuilder + Send + Sync + 'static,
     ) -> Self {
+        Self::on(|desk| desk.backend(backend), sessions, connect).await
+    }
+
+    /// `place` names the backend and the place of the node.
+    pub(crate) async fn on(
+        place: impl FnOnce(FleetBuilder) -> FleetBuilder,
+        sessions: usize,
+        connect: impl Fn(SessionBuilder, &Name) -> SessionBuilder + Send + Sync + 'static,
+    ) -> Self {
         let started: Arc<Mutex<Vec<String>>> = Arc::default();
         let names = started.clone();
         let connect: Connect = Box::new(move |builder, user| {
             names.lock().unwrap().push(user.session().to_owned());
             connect(builder, user)
         });
-        let fleet = desk(sessions, IDLE, connect).backend(backend).start().await.unwrap();
+        let fleet = place(desk(sessions, IDLE, connect)).start().await.unwrap();
         // The start has tried the profile.
         started.lock().unwrap().clear();
         let login = |person: &str, tenant: &str| Login::new(Tenant::new(tenant).unwrap()).person(person);
