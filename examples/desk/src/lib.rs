@@ -14,7 +14,8 @@
 //! | `POST /questions/ID`, such as `{"choice":"allow"}` | decides one of them |
 //! | `GET /health/live`, `GET /health/ready` | for a load balancer |
 //!
-//! All but the last two need the login of a person (`login.rs`), who reaches what is of their tenant and nothing else.
+//! All but the page and the last two need the login of a person (`login.rs`), who reaches what is of their tenant and nothing else.
+//! Pages of other sites can link to the desk, and can neither send requests nor show it in a frame (`web::harden`).
 
 pub mod login;
 
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use axum::extract::Path;
 use axum::http::{StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -99,6 +100,7 @@ pub fn router(fleet: Fleet, logins: Logins) -> Router {
         .merge(web::health())
         .with_state(fleet)
         .merge(login::routes(logins))
+        .layer(from_fn(web::harden))
 }
 
 async fn me(login: Login) -> Json<Value> {

@@ -23,8 +23,8 @@ async fn enter(State(logins): State<Logins>, Path(secret): Path<String>) -> Resp
     if !logins.contains_key(&secret) {
         return (StatusCode::NOT_FOUND, "this link is not known").into_response();
     }
-    // `Lax`: other sites can send no prompt with it. Behind TLS add `Secure`.
-    let cookie = format!("login={secret}; Path=/; HttpOnly; SameSite=Lax");
+    // `Strict`: the page needs no login, so links of other sites work without the cookie. Behind TLS add `Secure`.
+    let cookie = format!("login={secret}; Path=/; HttpOnly; SameSite=Strict");
     ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
 }
 

@@ -11,6 +11,7 @@
 //! | [`IdempotencyKey`] | the key of a prompt, so that sending it again is harmless |
 //! | [`Choice`] | the decision of a person on a question, as a page sends it |
 //! | [`health`] | the routes `/health/live` and `/health/ready` |
+//! | [`harden`] | a middleware that refuses requests of pages of other origins, and sets security headers |
 //!
 //! ```
 //! use axum::extract::Request;
@@ -41,6 +42,7 @@
 //!         .layer(from_fn(login))
 //!         // Below the login: load balancers have none.
 //!         .merge(web::health())
+//!         .layer(from_fn(web::harden))
 //!         .with_state(fleet)
 //! }
 //! # let _ = service;
@@ -56,6 +58,7 @@
 
 mod choice;
 mod events;
+mod harden;
 mod headers;
 mod health;
 mod login;
@@ -63,6 +66,7 @@ mod problem;
 
 pub use choice::Choice;
 pub use events::events;
+pub use harden::harden;
 pub use headers::{IdempotencyKey, LastEventId};
 pub use health::health;
 pub use login::Login;

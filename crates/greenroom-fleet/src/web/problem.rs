@@ -76,6 +76,11 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "denied", "You may not do this.")
     }
 
+    pub(super) fn cross_origin() -> Self {
+        let detail = "A page of another site sent this request.";
+        Self::new(StatusCode::FORBIDDEN, "cross_origin", detail)
+    }
+
     pub(super) fn not_found() -> Self {
         let detail = "This does not exist, or is not kept any more.";
         Self::new(StatusCode::NOT_FOUND, "not_found", detail)

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{any, get};
 use greenroom::Session;
 use greenroom_fleet::web::{self, Choice, IdempotencyKey, LastEventId, Login, Problem};
 use greenroom_fleet::{Access, Denied, Fleet, FleetSession, FleetTenant, Tenant};
@@ -170,6 +170,52 @@ async fn a_fleet_without_its_cli_is_not_ready() {
     .await;
     assert_eq!(ask(&fleet, "/health/live", &[]).await.0, 200);
     fleet.drain(std::time::Duration::ZERO).await;
+}
+
+/// The answer of a service without a fleet to a request from a page of a site.
+async fn hardened(method: &str, site: Option<&str>) -> Response {
+    let own = [("content-security-policy", "default-src 'none'")];
+    let service =
+        Router::new().route("/", any("done")).route("/own", get((own, "done"))).layer(from_fn(web::harden));
+    let (method, path) = if method == "OWN" { ("GET", "/own") } else { (method, "/") };
+    let request = Request::builder().method(method).uri(path);
+    let request = site.into_iter().fold(request, |request, site| request.header("sec-fetch-site", site));
+    service.oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_changes_nothing() {
+    for method in ["POST", "PUT", "PATCH", "DELETE"] {
+        for site in [None, Some("same-origin"), Some("none")] {
+            assert_eq!(hardened(method, site).await.status(), 200, "{method} {site:?}");
+        }
+        for site in ["same-site", "cross-site", "", "same-origin, cross-site"] {
+            let response = hardened(method, Some(site)).await;
+            assert_eq!(response.status(), 403, "{method} {site:?}");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(body["code"], "cross_origin");
+        }
+    }
+    // A link on another site.
+    for method in ["GET", "HEAD"] {
+        assert_eq!(hardened(method, Some("cross-site")).await.status(), 200, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn each_answer_has_the_headers_of_security() {
+    // An answer, a refusal, and an answer with a policy of its own.
+    for (method, policy) in
+        [("GET", "frame-ancestors 'none'"), ("POST", "frame-ancestors 'none'"), ("OWN", "default-src 'none'")]
+    {
+        let response = hardened(method, Some("cross-site")).await;
+        let header = |name: &str| response.headers()[name].to_str().unwrap();
+        assert!(header("content-security-policy").ends_with(policy), "{method}");
+        assert_eq!(response.headers().get_all("content-security-policy").iter().count(), 1);
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("referrer-policy"), "no-referrer");
+    }
 }
 
 #[test]

@@ -102,6 +102,7 @@ fn the_table_of_statuses_has_each_problem_and_no_other() {
     let table = include_str!("../../src/web/statuses.md");
     let mut rows: BTreeSet<_> = problems().iter().map(row).collect();
     rows.insert("| 401 | `no_login` | |".to_owned());
+    rows.insert("| 403 | `cross_origin` | |".to_owned());
     let documented: BTreeSet<_> = table
         .lines()
         .skip(2)

@@ -11,6 +11,7 @@ mod person;
 #[path = "../../../../tests/support/postgres.rs"]
 mod postgres;
 mod questions;
+mod sites;
 #[path = "../desk/support.rs"]
 mod support;
 #[path = "../../../../tests/support/wait.rs"]

@@ -1,7 +1,7 @@
 //! Requests that are refused, and prompts that fail.
 
 use axum::body::Body;
-use axum::http::StatusCode;
+use axum::http::{Request, StatusCode};
 use greenroom_fleet::backend::LocalBackend;
 use greenroom_testkit::{ModelTurn, Script};
 use serde_json::json;
@@ -44,6 +44,43 @@ async fn a_name_or_a_prompt_that_is_no_text_or_too_long_is_refused() {
     let large = Body::from("a".repeat(3 << 20));
     assert_eq!(service.post("ada", large).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
     assert!(service.started().is_empty());
+}
+
+#[tokio::test]
+async fn each_answer_has_the_headers_of_security_and_other_origins_send_nothing() {
+    let (service, _) = Service::scripted(Script::new()).await;
+    let paths = ["/", "/desk/ada", "/desk.js", "/me", "/questions", "/health/live", "/login/none", "/none"];
+    for path in paths {
+        for login in [ANNA, ""] {
+            let answer = service.send(login, Request::get(path), Body::empty()).await;
+            let header = |name: &str| answer.headers()[name].to_str().unwrap();
+            assert!(header("content-security-policy").contains("frame-ancestors 'none'"), "{path}");
+            assert_eq!(
+                (header("x-content-type-options"), header("referrer-policy")),
+                ("nosniff", "no-referrer")
+            );
+        }
+    }
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    for path in [
+        "/customers/ada/prompts",
+        &format!("/customers/ada/turns/{unknown}/interrupt"),
+        &format!("/questions/{unknown}"),
+    ] {
+        let request = Request::post(path).header("sec-fetch-site", "same-site");
+        assert_eq!(service.send(ANNA, request, "Hello.").await.status(), StatusCode::FORBIDDEN, "{path}");
+    }
+    assert!(service.started().is_empty());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_cookie_is_for_the_desk_alone() {
+    let (service, _) = Service::scripted(Script::new()).await;
+    let answer = service.request(Request::get(format!("/login/{ANNA}")).body(Body::empty()).unwrap()).await;
+    let cookie = answer.headers()["set-cookie"].to_str().unwrap();
+    assert_eq!(cookie, format!("login={ANNA}; Path=/; HttpOnly; SameSite=Strict"));
+    service.stop().await;
 }
 
 #[tokio::test]

@@ -1,0 +1,53 @@
+//! Pages of other sites: they can link to the desk, and nothing else.
+
+use axum::Router;
+use axum::response::Html;
+use axum::routing::get;
+use greenroom_testkit::Script;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::person::{Person, serve};
+use crate::support::*;
+
+#[tokio::test]
+async fn a_page_of_another_origin_shows_no_page_of_the_desk_and_sends_no_prompt() {
+    let (service, _) = Service::scripted(Script::new()).await;
+    let Some(mut anna) = Person::at(&service, "ada").await else { return service.stop().await };
+    // The same site on another port: the browser sends the cookie of the desk with each request.
+    let page = format!(
+        "<iframe src='{0}/desk/ada'></iframe><form method='post' enctype='text/plain' action='{0}/customers/ada/prompts'><button name='a' \
+         value='b'>Win a lamp</button></form>",
+        anna.address
+    );
+    let mut serving = JoinSet::new();
+    let other = serve(Router::new().route("/", get(async || Html(page))), &mut serving).await;
+    anna.open(&other).await;
+    anna.click("button", "Win a lamp").await;
+    anna.sees("A page of another site sent this request.").await;
+    assert!(anna.errors.iter().any(|error| error.contains("frame-ancestors")), "{:?}", anna.errors);
+    // Chromium itself logs the refusals, and that there is no icon.
+    let is_logged =
+        |error: &String| ["frame-ancestors", "403", "favicon.ico"].iter().any(|part| error.contains(part));
+    anna.errors.retain(|error| !is_logged(error));
+    assert_eq!(service.json("/customers/ada/turns").await, json!({ "turns": [] }));
+    anna.leave().await;
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_link_on_another_site_logs_in_and_opens_a_customer() {
+    let (service, _) = Service::scripted(Script::new()).await;
+    let Some(mut anna) = Person::at(&service, "ada").await else { return service.stop().await };
+    for (path, seen) in
+        [(format!("login/{BELA}"), "bela at umbrella"), ("desk/ada".to_owned(), "No turns yet.")]
+    {
+        let link = format!("data:text/html,<a href='{}/{path}'>Support</a>", anna.address);
+        anna.open(&link).await;
+        anna.click("link", "Support").await;
+        anna.sees("bela at umbrella").await;
+        anna.sees(seen).await;
+    }
+    anna.leave().await;
+    service.stop().await;
+}
