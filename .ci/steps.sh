@@ -13,6 +13,10 @@ sdk_version=0.3.330
 # The programs from crates.io that the steps use.
 nextest_version=0.9.143
 fuzz_version=0.13.2
+generate_version=0.26.0
+
+# Reads the YAML of the template.
+yaml_version=6.0.3
 
 # Seconds for each fuzz target.
 fuzz_seconds=120
@@ -391,6 +395,23 @@ step_ten_thousand_calls() {
     console.log(told)
     const fine = told.answered === 10000 && !told.duplicates && !told.unknown && !told.errors && !outcome.result.is_error
     process.exit(fine ? 0 : 1)' "$scratch/host"
+}
+
+# A service of the template, outside of the tree: it builds, its tests pass, and it ends in the time that its platforms give.
+step_template() {
+  local venv=$PWD/.tools/python
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "PyYAML==$yaml_version"
+  "$venv/bin/python" tests/template/check.py
+}
+
+# The files that the step `template` checks are those that the real `cargo generate` writes.
+step_template_generated() {
+  export PATH="$PWD/.tools/bin:$PATH"
+  # Without Git and dialogs, which a template in a folder does not need, the program has half the dependencies.
+  grep -qs "^\"cargo-generate $generate_version " .tools/.crates.toml ||
+    cargo install cargo-generate --version "$generate_version" --locked --debug --no-default-features --root .tools
+  python3 tests/template/check.py --generate
 }
 
 # CLIs and services of a fleet are killed for minutes. The step `tests` alone does that for some seconds.
