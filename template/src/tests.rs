@@ -6,7 +6,7 @@ use std::time::Duration;
 use greenroom_fleet::Fleet;
 use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
@@ -39,58 +39,81 @@ async fn serve(
     tokio::time::timeout(Duration::from_secs(120), both).await?
 }
 
-/// Sends a request, and returns its whole answer.
-async fn request(address: SocketAddr, line: &str, key: &str, body: &str) -> String {
+/// Sends a request with a key.
+async fn send(address: SocketAddr, line: &str, key: &str, body: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = body.len();
     let head = format!(
-        "{line} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {key}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
+        "{line} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
     );
-    stream
-        .write_all(format!("{head}{body}").as_bytes())
-        .await
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
+    let request = format!("{head}{body}");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    BufReader::new(stream)
+}
+
+/// The rest of an answer.
+async fn rest(mut answer: BufReader<TcpStream>) -> String {
+    let mut text = String::new();
+    answer.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+/// Sends a prompt of ada, and the request for the events of its turn.
+async fn prompt(address: SocketAddr, text: &str) -> BufReader<TcpStream> {
+    let answer = rest(send(address, "POST /sessions/ada/prompts", "made-up", text).await).await;
+    assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+    let location = |line: &str| line.strip_prefix("location: ").map(str::to_owned);
+    let events = answer.lines().find_map(location).unwrap();
+    send(address, &format!("GET {events}"), "made-up", "").await
+}
+
+/// The model calls the tool, and then it answers.
+fn script() -> Script {
+    Script::new().turn(ModelTurn::new().call("mcp__account__owner", json!({})))
 }
 
 #[tokio::test]
 async fn a_prompt_is_answered_with_a_tool_that_knows_the_user() {
-    let script = Script::new()
-        .turn(ModelTurn::new().call("mcp__account__owner", json!({})))
-        .turn(ModelTurn::new().text("You are ada."));
-    let cli = ScriptedCli::play(script);
+    let cli = ScriptedCli::play(script().turn(ModelTurn::new().text("You are ada.")));
     let ended = serve(&cli, async |address, _, _stop| {
-        let ready = request(address, "GET /health/ready", "", "").await;
+        let ready = rest(send(address, "GET /health/ready", "", "").await).await;
         assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
-        let refused = request(
-            address,
-            "POST /sessions/ada/prompts",
-            "guessed",
-            "Who am I?",
-        )
-        .await;
-        assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
-
-        let accepted = request(
-            address,
-            "POST /sessions/ada/prompts",
-            "made-up",
-            "Who am I?",
-        )
-        .await;
-        assert!(accepted.starts_with("HTTP/1.1 202"), "{accepted}");
-        let location = accepted
-            .lines()
-            .find_map(|line| line.strip_prefix("location: "))
-            .unwrap();
-        let events = request(address, &format!("GET {location}"), "made-up", "").await;
+        let events = rest(prompt(address, "Who am I?").await).await;
         assert!(events.contains(r#""outcome":"completed""#), "{events}");
         assert!(events.contains("You are ada."), "{events}");
     });
     ended.await.unwrap();
+    assert_eq!(cli.prompts(), ["Who am I?"]);
     assert_eq!(cli.tool_results(), ["ada"]);
+}
+
+#[tokio::test]
+async fn a_request_without_a_known_key_is_refused() {
+    let cli = ScriptedCli::play(Script::new());
+    let ended = serve(&cli, async |address, _, _stop| {
+        let line = "POST /sessions/ada/prompts";
+        let answer = rest(send(address, line, "guessed", "Who am I?").await).await;
+        assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    });
+    ended.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_lets_the_running_turn_end() {
+    // The model takes longer for its answer than the service takes to end without a turn.
+    let slow = ModelTurn::new().text("You are ada.");
+    let cli = ScriptedCli::play(script().turn(slow.pause_before(Duration::from_secs(3))));
+    let ended = serve(&cli, async |address, _, stop| {
+        let mut events = prompt(address, "Who am I?").await;
+        let mut line = String::new();
+        while !line.ends_with("event: tool_call\n") {
+            assert_ne!(events.read_line(&mut line).await.unwrap(), 0, "{line}");
+        }
+        drop(stop);
+        let events = rest(events).await;
+        assert!(events.contains(r#""outcome":"completed""#), "{events}");
+    });
+    ended.await.unwrap();
 }
 
 #[tokio::test]
