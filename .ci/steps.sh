@@ -402,6 +402,8 @@ step_template() {
   local venv=$PWD/.tools/python
   [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "PyYAML==$yaml_version"
+  need_postgres
+  start_postgres
   "$venv/bin/python" tests/template/check.py
 }
 

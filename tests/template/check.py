@@ -4,7 +4,7 @@
     tests/template/check.py              builds it, runs its tests, starts and stops it, and checks the files of deploy/
     tests/template/check.py --generate   compares the files with those that the real `cargo generate` writes
 
-The first needs PyYAML, and `systemd-analyze` if there is one.
+The first needs PyYAML. It uses `systemd-analyze` if there is one, and the PostgreSQL at the address in GREENROOM_POSTGRES.
 """
 
 import os, re, shutil, signal, subprocess, sys, tempfile, urllib.request
@@ -87,15 +87,34 @@ def build(folder):
 
 
 def start_and_stop(program, folder):
-    """It serves, and SIGTERM ends it with exit code 0. Without a login it does not start."""
+    """On a file and on PostgreSQL."""
     environment = {"PATH": os.environ["PATH"], "LISTEN": "127.0.0.1:0", "DATA_DIR": str(folder / "data")}
-    missing = subprocess.run([program], env=environment, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
-    if missing.returncode != 1 or "API_KEYS" not in missing.stderr:
-        fail(f"without API_KEYS it ends with {missing.returncode}: {missing.stderr}")
+    refuses(program, environment, "API_KEYS")
     environment["API_KEYS"] = "acme:made-up"
+    serves(program, environment)
+    if "GREENROOM_POSTGRES" not in os.environ:
+        print("GREENROOM_POSTGRES is not set: the service is not started on PostgreSQL")
+        return
+    environment["DATABASE_URL"] = os.environ["GREENROOM_POSTGRES"]
+    refuses(program, environment, "FLEET_HOST")
+    environment["FLEET_HOST"] = "here"
+    serves(program, environment)
+
+
+def refuses(program, environment, variable):
+    """It does not start without a variable."""
+    ended = subprocess.run([program], env=environment, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    if ended.returncode != 1 or variable not in ended.stderr:
+        fail(f"without {variable} it ends with {ended.returncode}: {ended.stderr}")
+
+
+def serves(program, environment):
+    """It serves, and SIGTERM ends it with exit code 0."""
     with subprocess.Popen([program], env=environment, stdout=subprocess.PIPE, text=True) as service:
         try:
-            address = next(line for line in service.stdout if line.startswith("listening on ")).split()[2]
+            # None: it has ended.
+            listening = next((line for line in service.stdout if line.startswith("listening on ")), None)
+            address = listening.split()[2] if listening else fail("it does not start")
             for health in ("ready", "live"):
                 with urllib.request.urlopen(f"{address}/health/{health}", timeout=LIMIT) as answer:
                     print(f"{address}/health/{health}: {answer.status} {answer.read().decode()}")
