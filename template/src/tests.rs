@@ -9,34 +9,31 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::{Result, run, service};
 
-/// The service in memory while `client` runs, which gets the service's address. The service stops when `client` drops the sender.
+/// The service in memory while `client` runs, which gets the service's address. The service stops when `client` drops the sender,
+/// and its fleet has ended then.
 async fn serve(
     cli: &ScriptedCli,
     client: impl AsyncFnOnce(SocketAddr, Fleet, oneshot::Sender<()>),
 ) -> Result<()> {
     let transport = cli.transport();
-    let sessions = service::sessions();
-    let fleet = sessions
-        .profile("default", move |cx| {
-            service::session(cx).transport(transport.clone())
-        })
-        .start()
-        .await?;
+    let session = move |cx: &_| service::session(cx).transport(transport.clone());
+    let sessions = service::sessions().profile("default", session);
+    let fleet = sessions.start().await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let router = service::router(fleet.clone(), service::logins("acme:made-up")?);
     let (stop, stopped) = oneshot::channel();
-    let both = async {
-        tokio::join!(
-            run(fleet.clone(), listener, router, stopped),
-            client(address, fleet, stop)
-        )
-        .0
+    let service = async {
+        let ended = run(fleet.clone(), listener, router, stopped).await;
+        assert!(timeout(Duration::ZERO, fleet.wait()).await.is_ok());
+        ended
     };
-    tokio::time::timeout(Duration::from_secs(120), both).await?
+    let both = async { tokio::join!(service, client(address, fleet.clone(), stop)).0 };
+    timeout(Duration::from_secs(120), both).await?
 }
 
 /// Sends a request with a key.
