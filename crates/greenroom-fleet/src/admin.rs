@@ -29,29 +29,27 @@
 
 pub(crate) mod hosts;
 pub(crate) mod moving;
+mod nodes;
 mod quarantine;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, FleetError};
-use crate::query::feed::FeedRetention;
-
 use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
 use crate::limits::Quota;
-use crate::pages::all_nodes;
-use crate::query::lists::{NameFilter, NamePage, NameQuery};
+use crate::pages::{feed_page, usage_by_period};
+use crate::query::feed::{FeedCursor, FeedPage, FeedRetention};
+use crate::query::lists::{NamePage, NameQuery};
 use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide};
-use crate::record::{
-    NameRecord, NameState, NodeRecord, ProcessRecord, QuarantineKind, QuestionRecord, TenantRecord,
-};
+use crate::record::usage::{DAY, UsageEntry, UsageQuery};
+use crate::record::{NameRecord, ProcessRecord, QuarantineKind, QuestionRecord, TenantRecord};
 use crate::request::Withdrawn;
 
 pub use self::hosts::{ForgottenHost, HostError};
 pub use self::moving::{MoveError, MovedTenant};
+pub use self::nodes::NodeReport;
 
 /// Prompts that are forgotten in one request.
 const FORGET: usize = 500;
@@ -60,18 +58,6 @@ const FORGET: usize = 500;
 #[derive(Clone)]
 pub struct Admin {
     backend: Arc<dyn Backend>,
-}
-
-/// A node, as an operator sees it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct NodeReport {
-    /// The node's record: its host, its state, the names that it owns, and whether it was asked to drain.
-    pub record: NodeRecord,
-    /// The time since the node joined or last renewed its lease, on the backend's clock.
-    pub lease_age: Duration,
-    /// False if the lease is over on the backend's clock. Other nodes declare such a node dead soon.
-    pub holds_lease: bool,
 }
 
 impl Admin {
@@ -90,14 +76,7 @@ impl Admin {
     /// # Errors
     /// The backend's.
     pub async fn nodes(&self) -> Result<Vec<NodeReport>, BackendError> {
-        let nodes = all_nodes(&*self.backend).await?;
-        let now = self.backend.now();
-        let report = |record: NodeRecord| NodeReport {
-            lease_age: now.since(record.renewed_at),
-            holds_lease: now < record.lease_until,
-            record,
-        };
-        Ok(nodes.into_iter().map(report).collect())
+        nodes::nodes(&*self.backend).await
     }
 
     /// Asks a node to drain. The node begins when it renews its lease, which takes a sixth of `FleetLimits::lease` at most, and has
@@ -164,22 +143,7 @@ impl Admin {
         &self,
         fits: impl Fn(&NameRecord, QuarantineKind, &str) -> bool + Send,
     ) -> Result<usize, BackendError> {
-        let (mut lifted, mut query) =
-            (0, NameQuery::new().only(NameFilter::Quarantined).limit(NameQuery::MOST));
-        loop {
-            let page = self.names(query.clone()).await?;
-            for record in page.names {
-                if let NameState::Quarantined { kind, why, .. } = &record.state
-                    && fits(&record, *kind, why)
-                {
-                    lifted += usize::from(self.unquarantine(record.name).await?);
-                }
-            }
-            match page.next {
-                Some(next) => query = query.after(next),
-                None => return Ok(lifted),
-            }
-        }
+        quarantine::unquarantine_all(&*self.backend, fits).await
     }
 
     /// The record that the fleet keeps of a session. `None`: the name is not known.
@@ -221,7 +185,7 @@ impl Admin {
         decide(&record, answer.into(), |attempt, answer| self.backend.answer(question, attempt, answer)).await
     }
 
-    /// Lists names, of all tenants or of one, such as those that somebody has to look at: [`NameFilter::Stuck`].
+    /// Lists names, of all tenants or of one, such as those that somebody has to look at: [`NameFilter::Stuck`](crate::NameFilter::Stuck).
     ///
     /// # Errors
     /// The backend's.
@@ -236,6 +200,42 @@ impl Admin {
     /// The backend's.
     pub async fn set_feed(&self, retention: Option<FeedRetention>) -> Result<(), BackendError> {
         self.backend.set_feed(retention).await
+    }
+
+    /// Reads a page of the feed after a cursor, of all tenants or of one. A page whose `next` is that cursor is the last one for now: look
+    /// again later. [`FleetTenant::feed`](crate::FleetTenant::feed) says what is in the feed.
+    ///
+    /// ```
+    /// use greenroom_fleet::admin::Admin;
+    /// use greenroom_fleet::{BackendError, FeedCursor, FeedPage};
+    ///
+    /// /// Prints the entries after a cursor, and returns the cursor of the next call.
+    /// async fn print_feed(admin: &Admin, mut after: FeedCursor) -> Result<FeedCursor, BackendError> {
+    ///     loop {
+    ///         match admin.feed(None, after.clone(), 100).await? {
+    ///             FeedPage::Entries { next, .. } if next == after => return Ok(next),
+    ///             FeedPage::Entries { entries, next } => {
+    ///                 entries.iter().for_each(|entry| println!("{}: {:?}", entry.name, entry.event));
+    ///                 after = next;
+    ///             }
+    ///             // Entries were removed before they were read. `next` is before the oldest one that is kept.
+    ///             FeedPage::Gap { next } => after = next,
+    ///             FeedPage::Off => return Ok(after),
+    ///         }
+    ///     }
+    /// }
+    /// # let _ = print_feed;
+    /// ```
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn feed(
+        &self,
+        tenant: Option<Tenant>,
+        after: FeedCursor,
+        limit: usize,
+    ) -> Result<FeedPage, BackendError> {
+        feed_page(&*self.backend, tenant, after, limit).await
     }
 
     /// Removes prompts that ended longer ago than `age`, with their outcomes, messages and keys: `most` of them at most. Returns
@@ -283,6 +283,33 @@ impl Admin {
     /// The backend's.
     pub async fn tenant(&self, tenant: Tenant) -> Result<TenantRecord, BackendError> {
         self.backend.tenant(tenant).await
+    }
+
+    /// The usage of the turns of all tenants, or of one, by days or hours with usage: see [`FleetTenant::usage`](crate::FleetTenant::usage). In
+    /// the order of days or hours, then of tenants.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn usage(
+        &self,
+        tenant: Option<Tenant>,
+        query: UsageQuery,
+    ) -> Result<Vec<UsageEntry>, BackendError> {
+        let page = |from, to, after| self.backend.usage(tenant.clone(), from, to, after);
+        usage_by_period(query, page).await
+    }
+
+    /// The usage of a session's turns, by days with usage: see [`FleetSession::usage`](crate::FleetSession::usage).
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn session_usage(
+        &self,
+        name: Name,
+        query: UsageQuery,
+    ) -> Result<Vec<UsageEntry>, BackendError> {
+        let (from, to) = query.span(DAY);
+        self.backend.usage_of_name(name, from, to).await
     }
 
     /// The quota that was set for a tenant. `None`: that of the nodes' builders counts.

@@ -1,4 +1,4 @@
-//! A quarantine from outside: the owner of the session is asked to make way first.
+//! A quarantine from outside: the owner of the session is asked to make way first. Many quarantines are lifted together.
 
 use std::time::Duration;
 
@@ -6,9 +6,12 @@ use tokio::time::Instant;
 
 use crate::actor::context::hint;
 use crate::backend::{Backend, Requests};
-use crate::error::FleetError;
+use crate::error::{BackendError, FleetError};
 use crate::id::{Name, NodeId, Ownership};
-use crate::record::{CommandKind, CommandRecord, CommandResult, CommandState, NameState};
+use crate::query::lists::{NameFilter, NameQuery};
+use crate::record::{
+    CommandKind, CommandRecord, CommandResult, CommandState, NameRecord, NameState, QuarantineKind,
+};
 use crate::request::{Change, CommandPut, Marked};
 
 /// Owners that are asked in turn, if the session moves from one to the other meanwhile.
@@ -71,6 +74,28 @@ async fn make_way(backend: &dyn Backend, name: &Name, node: NodeId) -> Result<()
             Some(CommandState::Taken { .. }) if start.elapsed() < ENDED => {}
             Some(CommandState::Waiting) => {}
             _ => return Err(FleetError::OwnerSilent { node }),
+        }
+    }
+}
+
+/// Lifts all quarantines that fit.
+pub(super) async fn unquarantine_all(
+    backend: &dyn Backend,
+    fits: impl Fn(&NameRecord, QuarantineKind, &str) -> bool + Send,
+) -> Result<usize, BackendError> {
+    let (mut lifted, mut query) = (0, NameQuery::new().only(NameFilter::Quarantined).limit(NameQuery::MOST));
+    loop {
+        let page = backend.names(query.clone()).await?;
+        for record in page.names {
+            if let NameState::Quarantined { kind, why, .. } = &record.state
+                && fits(&record, *kind, why)
+            {
+                lifted += usize::from(backend.unquarantine(record.name).await?);
+            }
+        }
+        match page.next {
+            Some(next) => query = query.after(next),
+            None => return Ok(lifted),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::scope::Scope;
 use super::tenant::FleetTenant;
 use crate::access::Action;
 use crate::actor::context::FleetShared;
-use crate::backend::Requests;
+use crate::pages::feed_page;
 use crate::query::feed::{FeedCursor, FeedEntry, FeedError, FeedPage};
 
 /// The time after which a reader looks for further entries.
@@ -103,7 +103,8 @@ impl Feed {
                 return Ok(Some(entry));
             }
             let (of, from) = (&self.scope.tenant, &self.cursor);
-            match shared.ask(|backend| backend.feed(of.clone(), from.clone(), ENTRIES)).await? {
+            let page = shared.ask(|backend| Box::pin(feed_page(backend, of.clone(), from.clone(), ENTRIES)));
+            match page.await? {
                 FeedPage::Entries { entries, next } => {
                     let goes_on = next != self.cursor;
                     (self.ready, self.cursor) = (entries.into(), next);
@@ -120,9 +121,7 @@ impl Feed {
             if shared.ended.is_cancelled() {
                 return Ok(None);
             }
-            if !shared.ask(|backend| backend.seal_feed()).await? {
-                shared.ended.run_until_cancelled(tokio::time::sleep(LOOK)).await;
-            }
+            shared.ended.run_until_cancelled(tokio::time::sleep(LOOK)).await;
         }
     }
 }

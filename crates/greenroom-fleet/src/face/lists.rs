@@ -1,19 +1,17 @@
 //! Lists of what the fleet keeps: names, prompts, labels and usage, for the handles.
 
-use std::collections::BTreeMap;
-
 use super::fleet::Fleet;
 use super::operator::Operator;
 use super::scope::Scope;
 use super::session::FleetSession;
 use super::tenant::FleetTenant;
 use crate::access::Action;
-use crate::backend::Requests;
+use crate::backend::{Reply, Requests};
 use crate::error::FleetError;
-use crate::id::{Tenant, Timestamp};
+use crate::pages::usage_by_period;
 use crate::query::lists::{NamePage, NameQuery, PromptPage, PromptQuery};
 use crate::record::label::Labels;
-use crate::record::usage::{DAY, Usage, UsageEntry, UsageQuery};
+use crate::record::usage::{DAY, UsageEntry, UsageQuery};
 
 impl FleetTenant {
     /// Lists sessions of the tenant, in the order of their names: asleep or awake, on any node.
@@ -180,21 +178,12 @@ impl Fleet {
     }
 
     async fn usage(&self, scope: &Scope, query: UsageQuery) -> Result<Vec<UsageEntry>, FleetError> {
-        let (shared, (from, to)) = (&self.handle.shared, query.span(query.period));
+        let shared = &self.handle.shared;
         scope.allow(shared, Action::Read, None).await?;
         let of = &scope.tenant;
-        let mut sums = BTreeMap::<(Timestamp, Tenant), Usage>::new();
-        let mut after = None;
-        loop {
-            let page = shared.ask(|backend| backend.usage(of.clone(), from, to, after.clone())).await?;
-            let Some(last) = page.last() else { break };
-            after = Some((last.start, last.tenant.clone()));
-            for entry in page {
-                let start = entry.start.period(query.period);
-                *sums.entry((start, entry.tenant)).or_default() += entry.usage;
-            }
-        }
-        let entry = |((start, tenant), usage)| UsageEntry { start, tenant, usage };
-        Ok(sums.into_iter().map(entry).collect())
+        let page = |from, to, after: Option<_>| -> Reply<'_, _> {
+            Box::pin(shared.ask(move |backend| backend.usage(of.clone(), from, to, after.clone())))
+        };
+        Ok(usage_by_period(query, page).await?)
     }
 }
