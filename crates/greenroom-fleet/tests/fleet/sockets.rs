@@ -87,9 +87,12 @@ async fn a_socket_is_private_and_refuses_paths_of_others() {
     drop(server);
     let (kind, text) = refused(&folder.path().join("x".repeat(200))).await;
     assert_eq!(kind, BackendErrorKind::Invalid, "{text}");
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let (kind, text) = refused(&path).await;
-    assert!(kind == BackendErrorKind::Invalid && text.contains("other users can write"), "{text}");
+    // In a sticky folder others can open the socket first.
+    for mode in [0o777, 0o1777, 0o720] {
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        let (kind, text) = refused(&path).await;
+        assert!(kind == BackendErrorKind::Invalid && text.contains("other users can write"), "{text}");
+    }
 }
 
 #[tokio::test]

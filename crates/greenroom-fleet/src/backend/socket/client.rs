@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use super::folder::Folder;
 use super::frame::{Answer, Asked, bytes, greet, receive};
 use crate::backend::server_clock::ServerClock;
 use crate::backend::{Backend, Channels, Reply};
@@ -49,7 +50,8 @@ impl SocketBackend {
     /// Connects to the socket at a path.
     ///
     /// # Errors
-    /// [`Unavailable`](BackendErrorKind::Unavailable) if no service answers there, or this user may not ask it;
+    /// [`Unavailable`](BackendErrorKind::Unavailable) if no service answers there, if this user may not ask it, or if its service runs as
+    /// another user than this one and root. Root also trusts the owner of the socket's folder, if nobody else can write there;
     /// [`Version`](BackendErrorKind::Version) if it has another version of the frames or rows; the errors of its backend.
     pub async fn connect(path: impl Into<PathBuf>) -> Result<Self> {
         let (path, channels) = (path.into(), Channels::new());
@@ -113,6 +115,7 @@ async fn in_time<T>(path: &Path, work: impl Future<Output = Result<T>>) -> Resul
 async fn open(path: &Path) -> Result<UnixStream> {
     let failed = |error| unavailable(path, &error);
     let mut stream = UnixStream::connect(path).await.map_err(failed)?;
+    check_server(path, &stream)?;
     if !greet(&mut stream).await.map_err(failed)? {
         let text = format!(
             "the service at '{}' has another version of the socket's frames or rows: use the command of the service's version",
@@ -121,6 +124,22 @@ async fn open(path: &Path) -> Result<UnixStream> {
         return Err(BackendError::new(BackendErrorKind::Version, text));
     }
     Ok(stream)
+}
+
+/// Fails if another user could have opened the socket, to read what is asked or to make answers up.
+fn check_server(path: &Path, stream: &UnixStream) -> Result<()> {
+    let server = stream.peer_cred().map_err(|error| unavailable(path, &error))?.uid();
+    let me = rustix::process::geteuid().as_raw();
+    let is_of_folder = || Folder::of(path).is_ok_and(|folder| folder.is_private_to(server));
+    if server == me || server == 0 || (me == 0 && is_of_folder()) {
+        return Ok(());
+    }
+    let text = format!(
+        "the socket '{}' is served by the user {server}, whom the user {me} does not trust: run the service and this program as the same \
+         user, and do not use the socket if {server} is not the user of the service",
+        path.display()
+    );
+    Err(BackendError::new(BackendErrorKind::Unavailable, text))
 }
 
 /// Hears changes, and connects again when the connection has ended.

@@ -14,8 +14,10 @@
 //! [`Asked`](frame::Asked) or [`Answer`](frame::Answer). A frame has 64 MiB at most, and a server 64 connections; later ones wait.
 //!
 //! The socket is a file of mode 0600 in a folder that nobody else can write. A connection of another user than the service's or root is closed.
+//! The client checks the user of the server before it sends anything.
 
 mod client;
+mod folder;
 mod frame;
 mod server;
 #[cfg(test)]

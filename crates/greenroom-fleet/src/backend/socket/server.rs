@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 
+use super::folder::Folder;
 use super::frame::{Answer, Asked, bytes, greet, receive};
 use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, BackendErrorKind, Result};
@@ -52,7 +53,7 @@ pub struct SocketServer {
 
 impl SocketServer {
     /// Serves a backend, or an `Arc` of one, at a path of 100 bytes at most. The folder has to be there, to belong to the user of
-    /// this process or to root, and to be writable for nobody else. The socket has the mode 0600, and takes connections of the user of
+    /// this process or to root, and to be writable for nobody else, so a sticky folder such as `/tmp` is refused. The socket has the mode 0600, and takes connections of the user of
     /// this process and of root. A socket that a killed process has left is replaced.
     ///
     /// # Errors
@@ -61,9 +62,8 @@ impl SocketServer {
     pub async fn bind(path: impl Into<PathBuf>, backend: impl Backend) -> Result<Self> {
         let path = path.into();
         let refused = |error| refused(&path, error);
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        check_folder(folder).map_err(refused)?;
-        let opened = File::open(folder).map_err(refused)?;
+        let folder = private_folder(&path).map_err(refused)?;
+        let opened = File::open(&folder.path).map_err(refused)?;
         // Two servers that start at once look at the path one after the other.
         let locked = tokio::task::spawn_blocking(move || opened.lock().map(|()| opened)).await;
         let locked = locked.map_err(io::Error::other).flatten().map_err(refused)?;
@@ -108,18 +108,17 @@ fn refused(path: &Path, error: io::Error) -> BackendError {
     BackendError::new(kind, text).caused_by(error)
 }
 
-/// Fails for a folder in which others could put a socket of their own at the path.
-fn check_folder(folder: &Path) -> io::Result<()> {
-    let found = fs::metadata(folder)?;
-    let me = rustix::process::geteuid().as_raw();
-    if (found.uid() != me && found.uid() != 0) || found.mode() & 0o022 != 0 {
-        let text = format!(
-            "other users can write in '{}': use a folder of the service, with the mode 0700 or 0755",
-            folder.display()
-        );
-        return Err(io::Error::new(ErrorKind::InvalidInput, text));
+/// The folder of a path. Fails if others could put a socket of their own there.
+fn private_folder(path: &Path) -> io::Result<Folder> {
+    let folder = Folder::of(path)?;
+    if folder.is_private_to(rustix::process::geteuid().as_raw()) {
+        return Ok(folder);
     }
-    Ok(())
+    let text = format!(
+        "other users can write in '{}': use a folder of the service, with the mode 0700 or 0755",
+        folder.path.display()
+    );
+    Err(io::Error::new(ErrorKind::InvalidInput, text))
 }
 
 /// Removes the socket that a killed process has left.

@@ -1,12 +1,14 @@
 //! Tests of clients that break the rules of the socket.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
+use super::folder::Folder;
 use super::frame::{Answer, Asked, GREETING, LONGEST, bytes, greet, receive};
 use super::{SocketBackend, SocketServer};
 use crate::backend::{Backend, MemoryBackend, Requests};
@@ -51,6 +53,20 @@ async fn frames_that_are_too_long_or_wrong_end_their_connection_alone() {
     let mut greeting = [0; GREETING.len()];
     stream.read_exact(&mut greeting).await.unwrap();
     is_closed(&mut stream).await;
+}
+
+#[test]
+fn a_folder_is_private_to_its_owner_without_modes_for_others() {
+    let (folder, path) = path();
+    let me = rustix::process::geteuid().as_raw();
+    for (mode, is_private) in [(0o700, true), (0o755, true), (0o775, false), (0o757, false), (0o1777, false)]
+    {
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        let found = Folder::of(&path).unwrap();
+        assert_eq!(found.is_private_to(me), is_private, "{mode:o}");
+        // A folder of root is as private for the other user.
+        assert_eq!(found.is_private_to(me + 1), is_private && me == 0, "{mode:o}");
+    }
 }
 
 #[tokio::test]
