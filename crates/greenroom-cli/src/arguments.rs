@@ -1,16 +1,17 @@
 //! The arguments.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use greenroom_fleet::{Name, NodeId, PromptId, QuarantineKind, QuestionId, Tenant, Term};
+use greenroom_fleet::{FeedCursor, Name, NodeId, PromptId, QuarantineKind, QuestionId, Tenant, Term};
 
-use crate::text::read_age;
+use crate::text::{read_age, read_day};
 
 const ENDS: &str = "\
 The fleet is the one in the database at `--database` or in GREENROOM_DATABASE, or the one of the service that serves `--socket`.
+Other users of the host see the arguments of a command. Put an address with a password into GREENROOM_DATABASE, and the other one of `move` into GREENROOM_TO_DATABASE.
 
 Exit status: 0 done, 1 not done or not found, 2 wrong arguments, 3 the fleet cannot be reached.";
 
@@ -93,11 +94,15 @@ pub(crate) enum Command {
     },
     /// Forgets a host that is gone for ever, with its disk
     ForgetHost { host: String },
-    /// Shows what a tenant uses: sessions, prompts, bytes, money
-    Usage {
+    /// Shows the account of a tenant: sessions, prompts, bytes, money of its period
+    Account {
         #[arg(value_parser = tenant)]
         tenant: Tenant,
     },
+    /// Lists the money and the tokens that turns have used, by day
+    Usage(UsageOf),
+    /// Lists what has happened to sessions, from the feed
+    Feed(Feed),
     /// Shows or sets the quota of a tenant, for all nodes
     Quota(QuotaOf),
     /// Forgets prompts that ended longer ago than a time
@@ -196,22 +201,56 @@ pub(crate) struct QuotaOf {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Move {
-    #[arg(value_parser = tenant)]
-    pub(crate) tenant: Tenant,
-    #[command(flatten)]
-    pub(crate) to: To,
-    /// The schema of the other fleet [default: greenroom_fleet]
-    #[arg(long, value_name = "SCHEMA", conflicts_with = "to_socket")]
-    pub(crate) to_schema: Option<String>,
+pub(crate) struct UsageOf {
+    /// Usage of this tenant only
+    #[arg(long, value_parser = tenant, conflicts_with = "name")]
+    pub(crate) tenant: Option<Tenant>,
+    /// Usage of this session only
+    #[arg(long, value_name = "TENANT/SESSION", conflicts_with = "by_hour")]
+    pub(crate) name: Option<Name>,
+    /// Sums up each hour in place of each day
+    #[arg(long)]
+    pub(crate) by_hour: bool,
+    /// The number of days up to today
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) days: u32,
+    /// The first day, such as 2026-11-27, in place of a number of days
+    #[arg(long, value_name = "DAY", value_parser = read_day, conflicts_with = "days")]
+    pub(crate) since: Option<SystemTime>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Feed {
+    /// Entries after this one: the `cursor` in its JSON [default: the oldest entries]
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<FeedCursor>,
+    /// Entries of this tenant only
+    #[arg(long, value_parser = tenant)]
+    pub(crate) tenant: Option<Tenant>,
+    /// The number of entries [default: all]
+    #[arg(long)]
+    pub(crate) limit: Option<usize>,
+    /// Waits for further entries, until it is interrupted
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Switches the feed on, and keeps its entries for a time, such as 7d
+    #[arg(long, value_name = "TIME", value_parser = read_age, conflicts_with_all = ["after", "tenant", "limit", "follow", "off"])]
+    pub(crate) keep: Option<Duration>,
+    /// Switches the feed off, and removes its entries
+    #[arg(long, conflicts_with_all = ["after", "tenant", "limit", "follow"])]
+    pub(crate) off: bool,
 }
 
 #[derive(Args, Debug)]
-#[group(required = true, multiple = false)]
-pub(crate) struct To {
-    /// The database of the other fleet
+pub(crate) struct Move {
+    #[arg(value_parser = tenant)]
+    pub(crate) tenant: Tenant,
+    /// The database of the other fleet; GREENROOM_TO_DATABASE keeps the password out of the list of processes
     #[arg(long, value_name = "URL")]
     pub(crate) to_database: Option<String>,
+    /// The schema of the other fleet [default: greenroom_fleet]
+    #[arg(long, value_name = "SCHEMA")]
+    pub(crate) to_schema: Option<String>,
     /// The socket of the other fleet's service on this host
     #[arg(long, value_name = "PATH")]
     pub(crate) to_socket: Option<PathBuf>,

@@ -1,20 +1,28 @@
 //! The commands, but for `top`.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use greenroom::callback::InquiryAnswer;
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::{
-    Name, NameFilter, NameQuery, NameRecord, QuestionAnswer, QuestionQuery, Quota, Tenant, Withdrawn,
+    FeedPage, FeedRetention, Name, NameFilter, NameQuery, NameRecord, QuestionAnswer, QuestionQuery, Quota,
+    Tenant, UsageQuery, Withdrawn,
 };
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::arguments::{Answer, Command, Move, Names, QuotaOf, Unquarantine};
+use crate::arguments::{Answer, Command, Feed, Move, Names, QuotaOf, Unquarantine, UsageOf};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::rows::{NameRow, NodeRow, ProcessRow, QuestionRow};
-use crate::target::{connect_to_database, connect_to_socket};
+use crate::rows::{FeedRow, NameRow, NodeRow, ProcessRow, QuestionRow, UsageRow};
+use crate::target::Fleet;
 
-/// Sessions of a request.
+/// Sessions or entries of a request.
 const PAGE: usize = 500;
+/// The time after which `feed --follow` looks for further entries.
+const LOOK: Duration = Duration::from_millis(500);
+/// A day in milliseconds.
+const DAY: u64 = 24 * 3600 * 1000;
 
 type Done = Result<(), Failure>;
 
@@ -66,7 +74,9 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
             )?)
         }
         Command::ForgetHost { host } => forget_host(admin, &host, output).await,
-        Command::Usage { tenant } => usage(admin, tenant, output).await,
+        Command::Account { tenant } => account(admin, tenant, output).await,
+        Command::Usage(of) => usage(admin, of, output).await,
+        Command::Feed(feed) => read_feed(admin, feed, output).await,
         Command::Quota(which) => quota(admin, which, output).await,
         Command::Vacuum { age, most } => {
             let forgotten = admin.vacuum(age, most).await?;
@@ -189,7 +199,7 @@ async fn forget_host(admin: &Admin, host: &str, output: &mut Output) -> Done {
     Ok(output.answer(&answer, &text)?)
 }
 
-async fn usage(admin: &Admin, tenant: Tenant, output: &mut Output) -> Done {
+async fn account(admin: &Admin, tenant: Tenant, output: &mut Output) -> Done {
     let account = admin.tenant(tenant.clone()).await?;
     let [spent, reserved] = [account.spent, account.reserved].map(|micros| micros as f64 / 1e6);
     let text = format!(
@@ -203,6 +213,73 @@ async fn usage(admin: &Admin, tenant: Tenant, output: &mut Output) -> Done {
         "period": account.period.0, "spent_usd": spent, "reserved_usd": reserved,
     });
     Ok(output.answer(&answer, &text)?)
+}
+
+async fn usage(admin: &Admin, of: UsageOf, output: &mut Output) -> Done {
+    let UsageOf { tenant, name, by_hour, days, since } = of;
+    let since = since.unwrap_or_else(|| {
+        let today = admin.now().0 / DAY * DAY;
+        UNIX_EPOCH + Duration::from_millis(today.saturating_sub(u64::from(days - 1) * DAY))
+    });
+    let query = UsageQuery::since(since);
+    let found = match name {
+        Some(name) => admin.session_usage(name, query).await?,
+        None => admin.usage(tenant, if by_hour { query.by_hour() } else { query }).await?,
+    };
+    let rows: Vec<UsageRow> = found.iter().map(UsageRow::of).collect();
+    Ok(output.page(&rows)?)
+}
+
+/// Lists the feed page by page, or switches it on or off.
+async fn read_feed(admin: &Admin, feed: Feed, output: &mut Output) -> Done {
+    if feed.off || feed.keep.is_some() {
+        admin.set_feed(feed.keep.map(|time| FeedRetention::new().time(time))).await?;
+        let text = if feed.off { "the fleet keeps no feed" } else { "the fleet keeps a feed" };
+        return Ok(output.answer(&json!({ "feed": !feed.off }), text)?);
+    }
+    let ended = async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            interrupted = tokio::signal::ctrl_c() => interrupted,
+            _ = terminate.recv() => Ok(()),
+        }
+    };
+    tokio::select! {
+        ended = ended, if feed.follow => Ok(ended?),
+        read = list_feed(admin, feed.clone(), output) => read,
+    }
+}
+
+async fn list_feed(admin: &Admin, feed: Feed, output: &mut Output) -> Done {
+    let (mut after, mut left) = (feed.after.unwrap_or_default(), feed.limit.unwrap_or(usize::MAX));
+    while left > 0 {
+        match admin.feed(feed.tenant.clone(), after.clone(), left.min(PAGE)).await? {
+            FeedPage::Entries { entries, next } => {
+                left = left.saturating_sub(entries.len());
+                let rows: Vec<FeedRow> = entries.into_iter().map(FeedRow::of).collect();
+                output.page(&rows)?;
+                if next == after {
+                    if !feed.follow {
+                        break;
+                    }
+                    tokio::time::sleep(LOOK).await;
+                }
+                after = next;
+            }
+            FeedPage::Gap { .. } => {
+                return Err(Failure::not_done(
+                    "entries after this cursor are no longer kept, or it is of another fleet: read the records of what you keep again, \
+                     and go on without `--after`",
+                ));
+            }
+            FeedPage::Off => {
+                return Err(Failure::not_done(
+                    "the fleet keeps no feed: switch it on with `greenroom feed --keep 7d`, or with `FleetBuilder::feed` in its service",
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Shows the quota that was set for a tenant, after it was changed.
@@ -224,11 +301,7 @@ async fn quota(admin: &Admin, which: QuotaOf, output: &mut Output) -> Done {
 }
 
 async fn move_tenant(admin: &Admin, to: Move, output: &mut Output) -> Done {
-    let other = match (to.to.to_database, to.to.to_socket) {
-        (Some(url), _) => connect_to_database(url, to.to_schema).await?,
-        (None, Some(path)) => connect_to_socket(path).await?,
-        (None, None) => return Err(Failure::Usage("give `--to-database` or `--to-socket`".to_owned())),
-    };
+    let other = Fleet::of_move(&to)?.connect().await?;
     let moved = admin.move_tenant(&to.tenant, &other.admin).await;
     other.close().await;
     let moved = moved?;

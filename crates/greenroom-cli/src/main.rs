@@ -24,6 +24,7 @@ use clap::{CommandFactory, Parser};
 use arguments::{Arguments, Command};
 use failure::Failure;
 use output::Output;
+use target::Fleet;
 
 fn main() -> ExitCode {
     // Errors of arguments end the process with 2, and help with 0.
@@ -46,7 +47,12 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         output.raw(&script)?;
         return Ok(output.end()?);
     }
-    let connection = target::connect(arguments.target).await?;
+    let fleet = Fleet::of(arguments.target)?;
+    if let Command::Move(to) = &arguments.command {
+        // Wrong arguments end the command before it asks a fleet.
+        Fleet::of_move(to)?;
+    }
+    let connection = fleet.connect().await?;
     let done = match arguments.command {
         Command::Top(options) => top::run(&connection.admin, options, &mut output).await,
         command => commands::run(&connection.admin, command, &mut output).await,

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use greenroom_fleet::admin::NodeReport;
 use greenroom_fleet::{
-    NameRecord, NameState, NodeState, ProcessRecord, QuarantineKind, QuestionRecord, Timestamp,
+    FeedEntry, FeedEvent, NameRecord, NameState, NodeState, ProcessRecord, QuarantineKind, QuestionRecord,
+    Timestamp, Usage, UsageEntry,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::output::Row;
-use crate::text::age;
+use crate::text::{age, moment_of};
 
 /// A node. Times are in milliseconds.
 #[derive(Serialize)]
@@ -266,6 +267,100 @@ impl Row for ProcessRow {
 
     fn cells(&self) -> Vec<String> {
         vec![self.term.to_string(), self.host.clone(), self.node.clone(), self.process.to_string()]
+    }
+}
+
+/// What a tenant or a session has used in a day or an hour.
+#[derive(Serialize)]
+pub(crate) struct UsageRow {
+    start: u64,
+    tenant: String,
+    turns: u64,
+    unmetered: u64,
+    cost_usd: f64,
+    input: u64,
+    output: u64,
+    cache_read: u64,
+    cache_creation: u64,
+}
+
+impl UsageRow {
+    pub(crate) fn of(entry: &UsageEntry) -> Self {
+        let Usage { turns, unmetered, input, output, cache_read, cache_creation, .. } = entry.usage;
+        Self {
+            start: entry.start.0,
+            tenant: entry.tenant.to_string(),
+            turns,
+            unmetered,
+            cost_usd: entry.usage.cost_usd(),
+            input,
+            output,
+            cache_read,
+            cache_creation,
+        }
+    }
+}
+
+impl Row for UsageRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "START",
+        "TENANT",
+        "TURNS",
+        "UNMETERED",
+        "COST_USD",
+        "INPUT",
+        "OUTPUT",
+        "CACHE_READ",
+        "CACHE_CREATION",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let counts =
+            [self.turns, self.unmetered, self.input, self.output, self.cache_read, self.cache_creation];
+        let mut cells = vec![moment_of(self.start), self.tenant.clone()];
+        cells.extend(counts.map(|count| count.to_string()));
+        cells.insert(4, format!("{:.6}", self.cost_usd));
+        cells
+    }
+}
+
+/// An entry of the feed.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(crate) struct FeedRow(FeedEntry);
+
+impl FeedRow {
+    pub(crate) fn of(entry: FeedEntry) -> Self {
+        Self(entry)
+    }
+}
+
+impl Row for FeedRow {
+    const COLUMNS: &'static [&'static str] = &["AT", "NAME", "NUMBER", "EVENT", "PROMPT", "NOTE"];
+
+    fn cells(&self) -> Vec<String> {
+        let entry = &self.0;
+        let (event, prompt, note) = match &entry.event {
+            FeedEvent::Accepted { prompt } => ("accepted", Some(prompt), String::new()),
+            FeedEvent::Begun { prompt } => ("begun", Some(prompt), String::new()),
+            FeedEvent::Continues { prompt } => ("continues", Some(prompt), String::new()),
+            FeedEvent::Ended { prompt, outcome, .. } => ("ended", Some(prompt), outcome.clone()),
+            FeedEvent::Asked { prompt, question } => ("asked", Some(prompt), question.to_string()),
+            FeedEvent::Decided { prompt, question } => ("decided", Some(prompt), question.to_string()),
+            FeedEvent::Quarantined { why, .. } => ("quarantined", None, why.clone()),
+            FeedEvent::Unquarantined => ("unquarantined", None, String::new()),
+            FeedEvent::Deleting => ("deleting", None, String::new()),
+            FeedEvent::Deleted => ("deleted", None, String::new()),
+            _ => ("unknown", None, String::new()),
+        };
+        vec![
+            moment_of(entry.at.0),
+            entry.name.to_string(),
+            entry.number.to_string(),
+            event.to_owned(),
+            prompt.map_or_else(|| "-".to_owned(), ToString::to_string),
+            note,
+        ]
     }
 }
 

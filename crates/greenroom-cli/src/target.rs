@@ -1,4 +1,4 @@
-//! The fleet that the command looks after.
+//! The fleet that the command looks after, and the one to which a tenant moves.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,14 @@ use greenroom_fleet::admin::Admin;
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions, SocketBackend};
 use greenroom_fleet::{BackendError, BackendErrorKind};
 
-use crate::arguments::Target;
+use crate::arguments::{Move, Target};
 use crate::failure::Failure;
 
-/// The variable with the address of the database. An address in the arguments is seen by all users of the host.
-const DATABASE: &str = "GREENROOM_DATABASE";
+/// A fleet that the arguments or the environment name.
+pub(crate) enum Fleet {
+    Database { url: String, schema: Option<String> },
+    Socket(PathBuf),
+}
 
 /// A connection to a fleet.
 pub(crate) struct Connection {
@@ -26,39 +29,66 @@ impl Connection {
     }
 }
 
-/// Connects to the fleet of the arguments, or to the one of the environment.
-pub(crate) async fn connect(target: Target) -> Result<Connection, Failure> {
-    let usage = |text: &str| Err(Failure::Usage(text.to_owned()));
-    match target {
-        Target { database: Some(_), socket: Some(_), .. } => {
-            usage("`--database` and `--socket` are two fleets: give one of them")
-        }
-        Target { socket: Some(_), schema: Some(_), .. } => {
-            usage("`--schema` belongs to a database: leave it out")
-        }
-        Target { socket: Some(path), .. } => connect_to_socket(path).await,
-        Target { database, schema, .. } => match database.or_else(|| std::env::var(DATABASE).ok()) {
-            Some(url) => connect_to_database(url, schema).await,
-            None => usage(&format!(
-                "no fleet is named: give `--database URL` or `--socket PATH`, or set {DATABASE} to the address of a database"
-            )),
-        },
+impl Fleet {
+    /// The fleet that the command looks after.
+    pub(crate) fn of(target: Target) -> Result<Self, Failure> {
+        let Target { database, schema, socket } = target;
+        Self::named("--", "GREENROOM_DATABASE", database, schema, socket)
     }
-}
 
-pub(crate) async fn connect_to_socket(path: PathBuf) -> Result<Connection, Failure> {
-    let backend = SocketBackend::connect(path).await.map_err(not_reached)?;
-    Ok(Connection { admin: Admin::new(backend), database: None })
-}
-
-pub(crate) async fn connect_to_database(url: String, schema: Option<String>) -> Result<Connection, Failure> {
-    let mut options = PostgresOptions::new(url);
-    options.connections = 2;
-    if let Some(schema) = schema {
-        options.schema = schema;
+    /// The fleet to which a tenant moves.
+    pub(crate) fn of_move(to: &Move) -> Result<Self, Failure> {
+        let Move { to_database, to_schema, to_socket, .. } = to;
+        Self::named(
+            "--to-",
+            "GREENROOM_TO_DATABASE",
+            to_database.clone(),
+            to_schema.clone(),
+            to_socket.clone(),
+        )
     }
-    let backend = PostgresBackend::connect(options).await.map_err(not_reached)?;
-    Ok(Connection { admin: Admin::new(backend.clone()), database: Some(backend) })
+
+    /// The fleet of some arguments, or of a variable: all users of the host see an address in the arguments.
+    fn named(
+        flag: &str,
+        variable: &str,
+        database: Option<String>,
+        schema: Option<String>,
+        socket: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
+        let usage = |text: String| Err(Failure::Usage(text));
+        match (database, schema, socket) {
+            (Some(_), _, Some(_)) => {
+                usage(format!("`{flag}database` and `{flag}socket` are two fleets: give one of them"))
+            }
+            (None, Some(_), Some(_)) => usage(format!("`{flag}schema` belongs to a database: leave it out")),
+            (None, None, Some(path)) => Ok(Self::Socket(path)),
+            (database, schema, None) => match database.or_else(|| std::env::var(variable).ok()) {
+                Some(url) => Ok(Self::Database { url, schema }),
+                None => usage(format!(
+                    "no fleet is named: give `{flag}database URL` or `{flag}socket PATH`, or set {variable} to the address of a database"
+                )),
+            },
+        }
+    }
+
+    pub(crate) async fn connect(self) -> Result<Connection, Failure> {
+        match self {
+            Self::Socket(path) => {
+                let backend = SocketBackend::connect(path).await.map_err(not_reached)?;
+                Ok(Connection { admin: Admin::new(backend), database: None })
+            }
+            Self::Database { url, schema } => {
+                let mut options = PostgresOptions::new(url);
+                options.connections = 2;
+                if let Some(schema) = schema {
+                    options.schema = schema;
+                }
+                let backend = PostgresBackend::connect(options).await.map_err(not_reached)?;
+                Ok(Connection { admin: Admin::new(backend.clone()), database: Some(backend) })
+            }
+        }
+    }
 }
 
 /// A refused login also exits with 3.

@@ -2,14 +2,20 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// True for characters that a terminal obeys, or that change the order of others.
+/// True for characters that a terminal obeys, that change the order of others, or that nobody sees.
 fn is_active(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(character,
+            // Soft hyphen, the Arabic letter mark, the Mongolian vowel separator.
+            '\u{ad}' | '\u{61c}' | '\u{180e}'
+            // Marks, embeddings, overrides and isolates of direction, separators of lines, and characters without a width.
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            // Annotations, controls of shorthand and of music, and tags.
+            | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A text with control characters and backslashes escaped, on one line and without tabs.
@@ -36,8 +42,10 @@ pub(crate) fn shown_json(json: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(json.len() + 16);
     for character in json.chars() {
         if is_active(character) {
-            // All of them have four digits. An error: a text in memory takes everything.
-            write!(shown, "\\u{:04x}", character as u32).ok();
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // An error: a text in memory takes everything.
+                write!(shown, "\\u{unit:04x}").ok();
+            }
         } else {
             shown.push(character);
         }
@@ -96,6 +104,21 @@ pub(crate) fn read_age(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(number.saturating_mul(seconds)))
 }
 
+/// Reads the start of a day in UTC, such as `2026-11-27`.
+pub(crate) fn read_day(text: &str) -> Result<SystemTime, String> {
+    let day = humantime::parse_rfc3339(&format!("{text}T00:00:00Z"));
+    day.map_err(|_| format!("`{text}` is no day: write it as 2026-11-27"))
+}
+
+/// A moment in milliseconds since 1970, such as `2026-11-27T14:07:05Z`.
+pub(crate) fn moment_of(millis: u64) -> String {
+    // The last second of the year 9999.
+    if millis > 253_402_300_799_999 {
+        return millis.to_string();
+    }
+    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +133,35 @@ mod tests {
         assert!(!escaped.chars().any(is_active), "{escaped}");
         assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
         assert!(matches!(shown("日本 é"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_shown_text_changes_no_order_and_hides_nothing() {
+        let marks = [0x61c, 0x200e, 0x200f];
+        let wrappers = (0x202a..=0x202e).chain(0x2066..=0x2069);
+        let unseen =
+            [0xad, 0x180e, 0x200b, 0x200d, 0x2028, 0x2029, 0x2060, 0xfeff, 0xfffa, 0x1d173, 0xe0001, 0xe007f];
+        for code in marks.into_iter().chain(wrappers).chain(unseen) {
+            let text = format!("a{}b", char::from_u32(code).unwrap());
+            assert_eq!(shown(&text), format!("a\\u{{{code:x}}}b"));
+            let json = serde_json::to_string(&text).unwrap();
+            let escaped = shown_json(&json);
+            assert!(escaped.is_ascii(), "{escaped}");
+            assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn days_are_those_of_utc() {
+        let moment = read_day("2026-11-27").unwrap();
+        assert_eq!(moment, SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_737_600));
+        assert_eq!(moment_of(1_795_737_600_000), "2026-11-27T00:00:00Z");
+        assert_eq!(read_day("2024-02-29").map(|_| ()), Ok(()));
+        for wrong in ["", "2026-02-29", "2026-13-01", "27.11.2026", "2026-11-27T10:00:00Z", "1969-12-31"] {
+            assert!(read_day(wrong).is_err(), "{wrong}");
+        }
+        // Past the years that have a form.
+        assert_eq!(moment_of(u64::MAX), u64::MAX.to_string());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
 mod fleet;
+mod history;
 mod pipes;
 mod postgres;
 #[path = "../../../../tests/support/root.rs"]

@@ -102,7 +102,7 @@ async fn commands_do_it_and_say_so() {
         let removed = run(&["remove-process", &left, &term]).await.done();
         assert_eq!(run(&["processes", &left]).await.done(), "");
 
-        let usage = run(&["usage", "acme"]).await.done();
+        let account = run(&["account", "acme"]).await.done();
         let vacuum = run(&["vacuum", "0s"]).await.done();
         let asked = run(&["drain", &node.to_string()]).await.done();
         assert_eq!(run(&["drain", &prompt]).await.code, 1);
@@ -114,13 +114,13 @@ async fn commands_do_it_and_say_so() {
             assert_eq!(cells(processes.trim_end())[..2], [term.as_str(), "there"]);
             assert_eq!(removed, format!("no process of {left} is recorded under the term {term}\n"));
             assert!(
-                usage.starts_with("acme: 3 sessions, 2 live; 1 prompts and 0 reminders wait; "),
-                "{usage}"
+                account.starts_with("acme: 3 sessions, 2 live; 1 prompts and 0 reminders wait; "),
+                "{account}"
             );
             assert_eq!(vacuum, "1 prompts are forgotten\n");
             assert_eq!(asked, format!("{node} was asked to drain\n"));
         } else {
-            let answers = [answered, quarantined, freed, dropped, processes, removed, usage, vacuum, asked];
+            let answers = [answered, quarantined, freed, dropped, processes, removed, account, vacuum, asked];
             let objects = answers.map(|line| serde_json::from_str::<Value>(&line).unwrap());
             assert_eq!(objects[1], json!({ "name": "acme/false", "quarantined": true }));
             assert_eq!(objects[4]["process"], json!({ "group": 42 }));

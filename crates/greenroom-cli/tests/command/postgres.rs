@@ -60,7 +60,7 @@ async fn an_operator_looks_after_a_fleet_in_a_database() {
     greenroom(&["drop", &prompt, "sent by a loop"]).await.done();
     assert_eq!(greenroom(&["vacuum", "0s"]).await.done(), "1 prompts are forgotten\n");
     assert!(
-        greenroom(&["usage", "acme"]).await.done().starts_with("acme: 2 sessions, 1 live; 0 prompts and")
+        greenroom(&["account", "acme"]).await.done().starts_with("acme: 2 sessions, 1 live; 0 prompts and")
     );
     greenroom(&["drain", &node.to_string()]).await.done();
     assert!(backend.nodes(None, 10).await.unwrap()[0].asked_to_drain);
@@ -68,8 +68,10 @@ async fn an_operator_looks_after_a_fleet_in_a_database() {
     let other = server.options().await.unwrap();
     backend.leave(node).await.unwrap();
     accepted(&backend, "beta/b").await;
-    let busy = greenroom(&["move", "beta", "--to-database", &other.url]).await;
-    assert_eq!(busy.code, 1, "{busy:?}");
+    let mut busy = command(&["move", "beta"]);
+    busy.env("GREENROOM_DATABASE", &options.url).env("GREENROOM_TO_DATABASE", &other.url);
+    let busy = ended(busy).await;
+    assert!(busy.code == 1 && busy.error.contains("have it sleep"), "{busy:?}");
     let there = PostgresBackend::connect(other).await.unwrap();
     assert_eq!(there.name_record(name("beta/b")).await.unwrap(), None);
     let wrong = greenroom(&["--schema", "pg_wrong", "nodes"]).await;

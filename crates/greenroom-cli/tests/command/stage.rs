@@ -10,8 +10,8 @@ use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, MemoryBackend, Reply, Requests, Rows, SocketServer, Wanted,
 };
 use greenroom_fleet::{
-    Accept, Accepted, Ask, AttemptId, Begin, Claim, Claimed, Join, Marked, Name, NodeId, Owned, Ownership,
-    PromptContent, PromptId, QuestionId, QueueBounds, Quota, Timestamp,
+    Accept, Accepted, Ask, AttemptId, Begin, Claim, Claimed, Finish, Join, Marked, Name, NodeId, Owned,
+    Ownership, PromptContent, PromptId, PromptOutcome, QuestionId, QueueBounds, Quota, Timestamp, Usage,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -102,7 +102,12 @@ impl Ended {
 pub(crate) fn command(arguments: &[&str]) -> Command {
     #[allow(clippy::disallowed_methods, reason = "the command under test, which ends with the test")]
     let mut command = Command::new(env!("CARGO_BIN_EXE_greenroom"));
-    command.args(arguments).env_remove("GREENROOM_DATABASE").stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .args(arguments)
+        .env_remove("GREENROOM_DATABASE")
+        .env_remove("GREENROOM_TO_DATABASE")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     command
 }
 
@@ -165,6 +170,18 @@ pub(crate) async fn owned(backend: &impl Requests, of: &str, node: NodeId) -> Ow
     let claim = Claim { name: name(of), node, attempt: AttemptId::new(), losses: 3, quota: Quota::default() };
     let Claimed::Won(won) = backend.claim(claim).await.unwrap() else { panic!("{of} is not won") };
     Ownership { name: won.name, node, term: won.term }
+}
+
+/// A turn of a session that has ended, with its usage.
+pub(crate) async fn used(backend: &impl Requests, to: &str, node: NodeId, usage: Usage) {
+    let prompt = accepted(backend, to).await;
+    let (owner, attempt) = (owned(backend, to, node).await, AttemptId::new());
+    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: Quota::default() };
+    assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
+    let outcome = PromptOutcome::Completed { result: json!(null), transcript_lost: false };
+    let (cost, usage) = (Some(usage.cost), Some(usage));
+    let finish = Finish { owner, prompt, attempt, outcome, cost, usage, quarantine: None };
+    assert!(matches!(backend.finish(finish).await.unwrap(), Owned::Done(_)));
 }
 
 pub(crate) async fn quarantined(backend: &impl Requests, session: &str, why: &str) {

@@ -103,6 +103,21 @@ async fn a_list_in_a_terminal_has_headings_and_aligned_columns() {
 }
 
 #[tokio::test]
+async fn a_feed_in_a_terminal_is_followed_until_ctrl_c() {
+    let service = Service::start().await;
+    service.run(&["feed", "--keep", "1h"]).await.done();
+    accepted(&service.backend, "acme/a\u{202e}").await;
+    let mut person = Person::start(&service, &["feed", "--follow"]);
+    person.until(r"acme/a\u{202e}").await;
+    assert!(person.rows()[0].starts_with("AT") && person.rows()[0].ends_with("NOTE"), "{:#?}", person.rows());
+    accepted(&service.backend, "acme/b").await;
+    person.until("acme/b").await;
+    assert!(person.is_cooked());
+    person.types("\u{3}").await;
+    assert!(person.until_end().await.success());
+}
+
+#[tokio::test]
 async fn top_shows_ten_thousand_sessions_with_bounded_looks() {
     let service = Service::start().await;
     let backend = &service.backend;

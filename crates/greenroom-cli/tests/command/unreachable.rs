@@ -1,8 +1,13 @@
 //! The command without a fleet.
 
 use std::fs::Permissions;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
 use tokio::process::Command;
 
 use crate::root::own_users;
@@ -22,7 +27,9 @@ const COMMANDS: &[&[&str]] = &[
     &["move", "acme", "--to-socket", "/nowhere"],
     &["move-to-host", "acme/a", "there"],
     &["forget-host", "there"],
-    &["usage", "acme"],
+    &["account", "acme"],
+    &["usage"],
+    &["feed"],
     &["quota", "acme"],
     &["vacuum", "1h"],
     &["processes", "acme/a"],
@@ -85,6 +92,13 @@ async fn wrong_arguments_end_with_2_before_a_fleet_is_asked() {
         &["--socket", "/nowhere", "answer", "6f1c0000-0000-4000-8000-000000000000"],
         &["--socket", "/nowhere", "answer", "6f1c0000-0000-4000-8000-000000000000", "--allow", "--dismiss"],
         &["--socket", "/nowhere", "move", "acme"],
+        &["--socket", "/nowhere", "move", "acme", "--to-socket", "/n", "--to-database", "postgres://h/d"],
+        &["--socket", "/nowhere", "move", "acme", "--to-socket", "/n", "--to-schema", "s"],
+        &["--socket", "/nowhere", "usage", "--name", "acme/a", "--by-hour"],
+        &["--socket", "/nowhere", "usage", "--days", "0"],
+        &["--socket", "/nowhere", "usage", "--since", "yesterday"],
+        &["--socket", "/nowhere", "feed", "--after", "no cursor"],
+        &["--socket", "/nowhere", "feed", "--off", "--follow"],
         &["--database", "no address", "nodes"],
     ];
     for arguments in wrong {
@@ -95,6 +109,21 @@ async fn wrong_arguments_end_with_2_before_a_fleet_is_asked() {
     let mut both = command(&["--socket", "/nowhere", "nodes"]);
     both.env("GREENROOM_DATABASE", "postgres://127.0.0.1:1/fleet");
     assert!(ended(both).await.error.contains("/nowhere"));
+}
+
+#[tokio::test]
+async fn the_other_database_of_a_move_may_be_in_the_environment() {
+    let service = Service::start().await;
+    let socket = service.socket.to_str().unwrap();
+    for (flags, reached) in [(&[][..], "127.0.0.1:1"), (&["--to-socket", "/nowhere"][..], "/nowhere")] {
+        let mut moves = command(&[&["--socket", socket, "move", "acme"], flags].concat());
+        moves.env("GREENROOM_TO_DATABASE", "postgres://fleet:secret@127.0.0.1:1/fleet");
+        let moves = ended(moves).await;
+        assert!(moves.code == 3 && moves.error.contains(reached), "{moves:?}");
+        assert!(!moves.error.contains("secret"), "{moves:?}");
+    }
+    let help = run(&["move", "--help"]).await.done();
+    assert!(help.contains("GREENROOM_TO_DATABASE"), "{help}");
 }
 
 #[tokio::test]
@@ -116,5 +145,55 @@ async fn another_user_is_refused_also_if_the_modes_let_them() {
         other.arg("nodes").kill_on_drop(true);
         let seen = ended(other).await;
         assert_eq!(seen.code, code, "{user}: {seen:?}");
+    }
+}
+
+/// Listens as a user in place of root.
+fn listening(user: u32, path: &Path) -> UnixListener {
+    let path = path.to_owned();
+    // A user of a thread is the user of its sockets. The thread ends with it.
+    let bind = move || {
+        set_thread_res_uid(None::<Uid>, Uid::from_raw(user), None::<Uid>).unwrap();
+        UnixListener::bind(path).unwrap()
+    };
+    std::thread::spawn(bind).join().unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_sent_to_a_socket_of_a_user_who_is_not_trusted() {
+    let Some(users) = own_users(1) else { return };
+    let (server, other) = (users.start, users.start + 1);
+    let top = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(top.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = top.path().join("greenroom");
+    std::fs::copy(env!("CARGO_BIN_EXE_greenroom"), &program).unwrap();
+    let cases = [
+        (0, 0, 0o777, false),
+        (0, 0, 0o1777, false),
+        (0, server, 0o775, false),
+        (0, other, 0o755, false),
+        (0, server, 0o755, true),
+        (server, 0, 0o777, true),
+        (other, server, 0o755, false),
+    ];
+    for (number, (client, owner, mode, is_trusted)) in cases.into_iter().enumerate() {
+        let folder = top.path().join(number.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        let path = folder.join("fleet.sock");
+        let listener = listening(server, &path);
+        std::os::unix::fs::chown(&folder, Some(owner), None).unwrap();
+        std::fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        let heard = std::thread::spawn(move || listener.accept().unwrap().0.read(&mut [0; 8]).unwrap());
+        #[allow(clippy::disallowed_methods, reason = "it ends with the test")]
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &client.to_string(), "--clear-groups"]).arg(&program);
+        command.arg("--socket").arg(&path).arg("nodes").kill_on_drop(true);
+        let ended = ended(command).await;
+        assert_eq!(ended.code, 3, "{number}: {ended:?}");
+        let text = format!("is served by the user {server}, whom the user {client} does not trust");
+        assert_eq!(ended.error.contains(&text), !is_trusted, "{number}: {ended:?}");
+        assert_eq!(heard.join().unwrap(), if is_trusted { 8 } else { 0 }, "{number}");
     }
 }
