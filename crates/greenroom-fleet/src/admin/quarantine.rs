@@ -51,10 +51,7 @@ async fn make_way(backend: &dyn Backend, name: &Name, node: NodeId) -> Result<()
     match backend.put_command(command.clone()).await? {
         CommandPut::Put(_) => {}
         CommandPut::Gone => return Ok(()),
-        CommandPut::Full => {
-            let why = format!("the node {node} has too many commands that have not ended: try again later");
-            return Err(FleetError::State(why));
-        }
+        CommandPut::Full => return Err(FleetError::OwnerBusy { node }),
     }
     let start = Instant::now();
     loop {

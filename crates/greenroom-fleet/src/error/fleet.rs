@@ -40,6 +40,14 @@ pub enum FleetError {
         /// The owner.
         node: NodeId,
     },
+    /// The session, its tenant or the node that owns the session has too many commands that have not ended: nothing was done.
+    #[error(
+        "too many commands to the node {node}, which owns the session, have not ended: try again when some have"
+    )]
+    OwnerBusy {
+        /// The owner.
+        node: NodeId,
+    },
     /// The node that owns the session could not do it.
     #[error("the node {node} owns the session and could not do it: {why}")]
     OwnerFailed {

@@ -34,6 +34,8 @@ impl CommandRecord {
     /// The greatest number of commands for a name that have not ended. Nodes that put commands at the same moment may exceed it, by
     /// one each.
     pub const NAME: usize = 16;
+    /// The greatest number of commands for a tenant's names on a node that have not ended, in the same way.
+    pub const TENANT: usize = 64;
     /// The greatest number of commands for a node that have not ended, in the same way.
     pub const NODE: usize = 256;
 

@@ -160,7 +160,8 @@ pub enum CommandPut {
     Put(CommandRecord),
     /// The node does not own the name under this term, or is dead, the turn to interrupt does not run, or the deadline has passed.
     Gone,
-    /// The name has [`CommandRecord::NAME`] commands that have not ended, or the node has [`CommandRecord::NODE`].
+    /// The name has [`CommandRecord::NAME`] commands that have not ended, its tenant has [`CommandRecord::TENANT`] on
+    /// the node, or the node has [`CommandRecord::NODE`].
     Full,
 }
 

@@ -168,11 +168,16 @@ impl From<FleetError> for Problem {
                 Self::new(StatusCode::CONFLICT, "conflict", detail)
             }
             FleetError::Ended => Self::draining(),
-            FleetError::Elsewhere { .. } | FleetError::OwnerSilent { .. } => Self::unavailable(),
+            FleetError::Elsewhere { .. } | FleetError::OwnerSilent { .. } | FleetError::OwnerBusy { .. } => {
+                Self::unavailable()
+            }
+            FleetError::OutcomeUnknown { .. } => {
+                let detail = "It is not known whether this was done. Look before you send it again.";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome_unknown", detail)
+            }
             FleetError::Backend(backend) => Self::of_backend(backend),
             FleetError::Invalid(_)
             | FleetError::OwnerFailed { .. }
-            | FleetError::OutcomeUnknown { .. }
             | FleetError::Files(_)
             | FleetError::Session(_) => Self::internal(&error),
         };

@@ -36,6 +36,7 @@ fn fleet_errors() -> Vec<FleetError> {
         FleetError::OwnerSilent { node },
         FleetError::OwnerFailed { node, why },
         FleetError::OutcomeUnknown { node },
+        FleetError::OwnerBusy { node },
         FleetError::State(secret()),
         FleetError::Ended,
     ];

@@ -41,7 +41,7 @@ pub(super) enum Commanded {
 ///
 /// # Errors
 /// [`FleetError::OwnerSilent`] if the owner does not take the command in time, [`FleetError::OwnerFailed`] if it cannot do it,
-/// [`FleetError::OutcomeUnknown`] if it is lost meanwhile; [`FleetError::State`] if too many commands wait; [`FleetError::Backend`].
+/// [`FleetError::OutcomeUnknown`] if it is lost meanwhile; [`FleetError::OwnerBusy`] if too many commands wait; [`FleetError::Backend`].
 pub(super) async fn command(
     shared: &FleetShared,
     name: &Name,
@@ -114,12 +114,7 @@ async fn give(
     match within(TAKEN, shared.ask(|backend| backend.put_command(command.clone()))).await {
         Ok(CommandPut::Put(_)) => {}
         Ok(CommandPut::Gone) => return Ok(CommandResult::Withdrawn),
-        Ok(CommandPut::Full) => {
-            let node = command.owner.node;
-            return Err(FleetError::State(format!(
-                "the session or its node {node} has too many commands that have not ended: try again when some have"
-            )));
-        }
+        Ok(CommandPut::Full) => return Err(FleetError::OwnerBusy { node: command.owner.node }),
         // The backend may have kept the command: it is looked for like any other.
         Err(error) if error.is_unavailable() => {}
         Err(error) => return Err(error.into()),

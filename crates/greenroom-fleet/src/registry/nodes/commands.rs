@@ -31,8 +31,13 @@ impl Step<'_> {
         }
         let of_node = Key::of(Table::CommandsOfNode).node(put.owner.node);
         let of_name = of_node.clone().name(&put.owner.name);
-        let is_full = |of: &Key, most| self.txn.under(of, most).len() == most;
-        if is_full(&of_node, CommandRecord::NODE) || is_full(&of_name, CommandRecord::NAME) {
+        let of_tenant = of_node.clone().tenant(put.owner.name.tenant());
+        let bounds = [
+            (&of_name, CommandRecord::NAME),
+            (&of_tenant, CommandRecord::TENANT),
+            (&of_node, CommandRecord::NODE),
+        ];
+        if bounds.iter().any(|(of, most)| self.txn.under(of, *most).len() == *most) {
             return Ok(CommandPut::Full);
         }
         let command = CommandRecord { state: CommandState::Waiting, ..put };

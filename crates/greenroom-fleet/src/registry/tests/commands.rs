@@ -32,23 +32,47 @@ fn commands_that_have_not_ended_are_bounded_for_each_name() {
 }
 
 #[test]
+fn commands_that_have_not_ended_are_bounded_for_each_tenant_of_a_node() {
+    let mut world = World::new(1);
+    let (first, _) = running(&mut world);
+    let node = first.node;
+    let owner_of = |world: &mut World, name: String| {
+        let accept = accept(&name, 1, WAIT);
+        assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
+        owner(world, accept.name, node)
+    };
+    let mut put = 0;
+    let full = loop {
+        let owner = owner_of(&mut world, format!("greedy/{put}"));
+        match put_now(&mut world, &owner) {
+            CommandPut::Put(_) => put += 1,
+            full => break full,
+        }
+    };
+    assert_eq!((full, put), (CommandPut::Full, CommandRecord::TENANT));
+    let other = owner_of(&mut world, "other/a".to_owned());
+    assert!(matches!(put_now(&mut world, &other), CommandPut::Put(_)));
+}
+
+/// Makes a node the owner of a name.
+fn owner(world: &mut World, name: Name, node: NodeId) -> Ownership {
+    let attempt = AttemptId::new();
+    let quota = crate::Quota::default().live(usize::MAX);
+    let claim = Claim { name: name.clone(), node, attempt, losses: 3, quota };
+    let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
+    Ownership { name, node, term: record.term }
+}
+
+#[test]
 fn commands_that_have_not_ended_are_bounded_for_each_node() {
     let mut world = World::new(1);
     let (first, _) = running(&mut world);
     let mut owners = vec![first.clone()];
     while owners.len() * CommandRecord::NAME <= CommandRecord::NODE {
-        let accept = accept(&owners.len().to_string(), 1, WAIT);
+        let name = format!("tenant-{}/a", owners.len());
+        let accept = accept(&name, 1, WAIT);
         assert!(matches!(world.step(|step| step.accept(accept.clone())), Accepted::New(_)));
-        let name = accept.name.clone();
-        let claim = Claim {
-            name: name.clone(),
-            node: first.node,
-            attempt: AttemptId::new(),
-            losses: 3,
-            quota: crate::Quota::default(),
-        };
-        let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
-        owners.push(Ownership { name, node: first.node, term: record.term });
+        owners.push(owner(&mut world, accept.name, first.node));
     }
     let last = owners.pop().unwrap();
     for owner in owners {

@@ -177,7 +177,7 @@ async fn a_flood_of_commands_is_refused_and_answered() {
     assert!(named(&first.fleet, "a").interrupt().await.unwrap());
     assert!(by_user(&outcome(turn).await));
     let answers = in_time("the answers", asleep.join_all()).await;
-    let refused = answers.iter().filter(|answer| matches!(answer, Err(FleetError::State(_)))).count();
+    let refused = answers.iter().filter(|answer| matches!(answer, Err(FleetError::OwnerBusy { .. }))).count();
     let done = answers.iter().filter(|answer| answer.is_ok()).count();
     assert_eq!((refused, done), (4, 16));
 }
