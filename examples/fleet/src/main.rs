@@ -129,7 +129,7 @@ async fn work(fleet: &Fleet) -> Result<(), Failure> {
 
 /// A person who answers for acme. In your service: a page that lists the questions of the tenant and posts the answer.
 async fn person(fleet: &Fleet) -> Result<(), Failure> {
-    let (mut events, acme) = (fleet.operator().events(), fleet.tenant("acme")?);
+    let (mut events, acme) = (fleet.operator().events()?, fleet.tenant("acme")?);
     while let Some(event) = events.next().await {
         if let Ok(FleetEvent::Asked { .. }) = event {
             for question in acme.questions(QuestionQuery::new()).await? {

@@ -4,7 +4,7 @@ use super::fleet::Fleet;
 use super::scope::Scope;
 use super::session::FleetSession;
 use super::turn::FleetTurn;
-use crate::access::Action;
+use crate::access::{Action, Denied};
 use crate::admin::Admin;
 use crate::backend::Requests;
 use crate::error::FleetError;
@@ -33,8 +33,8 @@ impl Fleet {
 }
 
 impl Operator {
-    /// A handle that acts for a person: see [`FleetTenant::on_behalf_of`](crate::FleetTenant::on_behalf_of). The authoriser does not
-    /// decide on [`admin`](Self::admin), [`events`](Self::events) and `serve`: keep these to yourself.
+    /// A handle that acts for a person: see [`FleetTenant::on_behalf_of`](crate::FleetTenant::on_behalf_of). It is denied
+    /// [`admin`](Self::admin), [`events`](Self::events) and `serve`, whatever the authoriser says: they cover all tenants at once.
     pub fn on_behalf_of(mut self, person: impl Into<String>) -> Self {
         self.scope = self.scope.on_behalf_of(person.into());
         self
@@ -120,8 +120,12 @@ impl Operator {
     }
 
     /// Operations over the fleet's backend: also over a file, which no other process can open meanwhile.
-    pub fn admin(&self) -> Admin {
-        Admin::new(self.fleet.handle.shared.backend.clone())
+    ///
+    /// # Errors
+    /// [`Denied`] to a person.
+    pub fn admin(&self) -> Result<Admin, Denied> {
+        self.scope.allow_service()?;
+        Ok(Admin::new(self.fleet.handle.shared.backend.clone()))
     }
 
     /// Serves the fleet's backend over a Unix socket, so that other programs of this host can look after the fleet, such as
@@ -129,20 +133,25 @@ impl Operator {
     /// program ends.
     ///
     /// # Errors
-    /// As [`SocketServer::bind`](crate::backend::SocketServer::bind).
+    /// [`FleetError::Denied`] to a person; as [`SocketServer::bind`](crate::backend::SocketServer::bind).
     #[cfg(feature = "socket")]
     pub async fn serve(
         &self,
         path: impl Into<std::path::PathBuf>,
-    ) -> Result<crate::backend::SocketServer, crate::BackendError> {
-        crate::backend::SocketServer::bind(path, self.fleet.handle.shared.backend.clone()).await
+    ) -> Result<crate::backend::SocketServer, FleetError> {
+        self.scope.allow_service()?;
+        Ok(crate::backend::SocketServer::bind(path, self.fleet.handle.shared.backend.clone()).await?)
     }
 
     /// Subscribes to the events of all tenants from now on. For events of the opening as well, see
     /// [`FleetBuilder::events`](crate::FleetBuilder::events).
-    pub fn events(&self) -> FleetEvents {
+    ///
+    /// # Errors
+    /// [`Denied`] to a person.
+    pub fn events(&self) -> Result<FleetEvents, Denied> {
+        self.scope.allow_service()?;
         let shared = &self.fleet.handle.shared;
-        FleetEvents::new(shared.events.subscribe(), shared.ended.clone())
+        Ok(FleetEvents::new(shared.events.subscribe(), shared.ended.clone()))
     }
 }
 

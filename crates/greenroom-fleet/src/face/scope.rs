@@ -45,6 +45,16 @@ impl Scope {
         authoriser.authorise(Access { person, action, tenant, name }).await
     }
 
+    /// Allows the service itself, and no person.
+    pub(crate) fn allow_service(&self) -> Result<(), Denied> {
+        match self.person {
+            None => Ok(()),
+            Some(_) => {
+                Err(Denied::new("only the service itself may do this: use a handle without `on_behalf_of`"))
+            }
+        }
+    }
+
     /// Asks the authoriser about a tenant as a whole, for an operator.
     pub(crate) async fn allow_tenant(
         &self,

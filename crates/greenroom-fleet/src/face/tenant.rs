@@ -123,7 +123,7 @@ impl FleetTenant {
     ///     })
     ///     .start()
     ///     .await?;
-    /// let mut events = fleet.operator().events();
+    /// let mut events = fleet.operator().events()?;
     /// let acme = fleet.tenant("acme")?;
     /// let mut turn = acme.session("customer-42")?.prompt("I want my money back.").await?;
     ///

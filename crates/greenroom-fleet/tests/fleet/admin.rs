@@ -2,10 +2,10 @@
 
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::{
-    NameFilter, NamePage, NameQuery, NameState, PromptId, PromptOutcome, Unsent, Withdrawn,
+    Access, NameFilter, NamePage, NameQuery, NameState, PromptId, PromptOutcome, Unsent, Withdrawn,
 };
 
-use crate::scenes::{World, asks, in_time, named, outcome, secs, send};
+use crate::scenes::{World, asks, in_time, named, outcome, secs, send, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_an_operator_drops_ends_with_the_reason() {
@@ -55,7 +55,7 @@ async fn an_operator_lists_and_frees_quarantined_names() {
 async fn a_vacuum_removes_old_outcomes_up_to_its_bound() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;
-    let admin = fleet.operator().admin();
+    let admin = fleet.operator().admin().unwrap();
     for prompt in 0..7 {
         asks(&fleet, "a", format!("{prompt}").as_str()).await;
     }
@@ -67,4 +67,16 @@ async fn a_vacuum_removes_old_outcomes_up_to_its_bound() {
     assert_eq!(admin.vacuum(secs(30), 5).await.unwrap(), 2);
     assert_eq!(admin.vacuum(secs(30), 5).await.unwrap(), 0);
     assert!(outcome(fleet.operator().turn(id)).await.is_completed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_whole_service_is_denied_to_a_person_whom_the_authoriser_lets_do_everything() {
+    let world = World::new();
+    let fleet = start(world.builder().authoriser(|_: Access<'_>| Ok(()))).await;
+    let person = fleet.operator().on_behalf_of("chief");
+    assert!(person.names(NameQuery::new()).await.is_ok());
+    for denied in [person.admin().err(), person.events().err()] {
+        assert!(denied.is_some_and(|denied| denied.why().contains("only the service")));
+    }
+    assert!(fleet.operator().admin().is_ok() && fleet.operator().events().is_ok());
 }

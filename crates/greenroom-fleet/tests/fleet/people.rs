@@ -54,7 +54,7 @@ impl Desk {
     async fn over(backend: FaultedBackend) -> Self {
         let cli = refunds();
         let fleet = asking(backend.clone(), &cli).start().await.unwrap();
-        let mut events = fleet.operator().events();
+        let mut events = fleet.operator().events().unwrap();
         let customer = fleet.tenant("acme").unwrap().session("customer-42").unwrap();
         let turn = customer.prompt("I want my money back.").await.unwrap();
         let question = asked(&mut events).await;
@@ -215,7 +215,7 @@ async fn the_profile_decides_first_and_people_decide_what_it_leaves_open() {
             })
         };
         let fleet = Fleet::builder().profile("default", profile).start().await.unwrap();
-        let mut events = fleet.operator().events();
+        let mut events = fleet.operator().events().unwrap();
         let mut turn = fleet
             .tenant("default")
             .unwrap()
@@ -239,7 +239,7 @@ async fn an_answer_that_does_not_fit_leaves_the_question_open() {
     let ask = ModelTurn::new().call("AskUserQuestion", port);
     let cli = ScriptedCli::play(Script::new().turn(ask).turn(ModelTurn::new().text("Done.")));
     let fleet = asking(MemoryBackend::new(), &cli).start().await.unwrap();
-    let mut events = fleet.operator().events();
+    let mut events = fleet.operator().events().unwrap();
     let mut turn =
         fleet.tenant("default").unwrap().session("customer-42").unwrap().prompt("Serve it.").await.unwrap();
     let question = asked(&mut events).await;
@@ -299,7 +299,7 @@ async fn the_time_for_which_the_backend_was_away_counts_for_the_deadline() {
     backend.plan(|request| if request.method == "ask" { Fault::Fail } else { Fault::Pass });
     let cli = refunds();
     let fleet = asking(backend.clone(), &cli).start().await.unwrap();
-    let mut events = fleet.operator().events();
+    let mut events = fleet.operator().events().unwrap();
     let mut turn =
         fleet.tenant("default").unwrap().session("customer-42").unwrap().prompt("My money.").await.unwrap();
     let start = Instant::now();
@@ -367,7 +367,7 @@ async fn questions_are_listed_by_tenant_by_name_and_up_to_a_limit() {
     };
     let fleet = Fleet::builder().profile("default", profile).configure(|limits| limits.live = 3);
     let fleet = fleet.start().await.unwrap();
-    let mut events = fleet.operator().events();
+    let mut events = fleet.operator().events().unwrap();
     for (name, tenant) in [("a", "acme"), ("b", "beta"), ("c", "acme")] {
         let session = fleet.tenant(tenant).unwrap().session(name).unwrap();
         drop(session.prompt("My money.").await.unwrap());
@@ -392,7 +392,7 @@ async fn a_request_that_the_cli_takes_back_is_no_question_any_more() {
     let (transport, mut listener) = ScriptedCli::by_hand();
     let profile = move |_: &_| Session::builder().transport(transport.clone());
     let fleet = Fleet::builder().profile("default", profile).start().await.unwrap();
-    let mut events = fleet.operator().events();
+    let mut events = fleet.operator().events().unwrap();
     let mut turn =
         fleet.tenant("default").unwrap().session("customer-42").unwrap().prompt("My money.").await.unwrap();
     let mut end = listener.accept().await;

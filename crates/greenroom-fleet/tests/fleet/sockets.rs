@@ -126,6 +126,8 @@ async fn a_backend_over_a_socket_outlives_its_service() {
 async fn no_fleet_runs_over_the_socket_of_another_one() {
     let (folder, path) = socket();
     let fleet = Fleet::builder().start().await.unwrap();
+    let person = fleet.operator().on_behalf_of("chief");
+    assert!(matches!(person.serve(&path).await, Err(FleetError::Denied(_))));
     let _server = fleet.operator().serve(&path).await.unwrap();
     let backend = SocketBackend::connect(&path).await.unwrap();
     let builder =

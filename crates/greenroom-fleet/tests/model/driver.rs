@@ -255,7 +255,7 @@ impl<'a> Life<'a> {
         }
         let fleet = builder.start().await.map_err(|error| error.to_string())?;
         let (mut events, model, journal) =
-            (fleet.operator().events(), self.case.model.clone(), self.case.journal.clone());
+            (fleet.operator().events().unwrap(), self.case.model.clone(), self.case.journal.clone());
         self.events = Some(tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {

@@ -53,7 +53,7 @@ async fn sessions_go_on_at_another_node_when_theirs_is_drained() {
     // The owner runs the prompts of its sessions, whoever has accepted them, and the other node reads the outcome.
     assert_eq!(answer(&second, "a", "who are you?").await, "first");
 
-    let mut events = second.operator().events();
+    let mut events = second.operator().events().unwrap();
     within(SOON, first.drain(Duration::from_secs(20))).await;
     for name in ["a", "b", "c"] {
         assert_eq!(answer(&second, name, "who are you now?").await, "second");

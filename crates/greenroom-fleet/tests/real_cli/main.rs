@@ -105,7 +105,7 @@ async fn a_session_that_was_woken_remembers() {
     assert_eq!(asks(&fleet, "a", "My lamp is green.").await, "Noted.");
     in_time("sleep", fleet.tenant("default").unwrap().session("a").unwrap().passivate()).await.unwrap();
     assert_eq!(fleet.operator().snapshot(SnapshotQuery::active()).await.unwrap().live, 0);
-    let mut events = fleet.operator().events();
+    let mut events = fleet.operator().events().unwrap();
     assert_eq!(asks(&fleet, "a", "Which colour has my lamp?").await, "Noted.");
     let resumed = loop {
         match in_time("the start", events.next()).await.unwrap().unwrap() {
@@ -131,7 +131,7 @@ async fn six_names_wake_in_turn_on_two_slots_and_remember() {
         (limits.live, limits.idle_before_eviction) = (2, Duration::from_millis(1));
     };
     let (fleet, backend) = stage.open(evict_soon).await;
-    let mut events = fleet.operator().events();
+    let mut events = fleet.operator().events().unwrap();
     let names = ["a", "b", "c", "d", "e", "f"];
     for name in names {
         asks(&fleet, name, &format!("I am number {name}{name}{name}.")).await;
@@ -166,7 +166,7 @@ async fn a_deploy_keeps_prompts_and_conversations() {
     let (fleet, backend) = stage.open(|_| {}).await;
     let a = fleet.tenant("default").unwrap().session("a").unwrap();
     asks(&fleet, "a", "My lamp is green.").await;
-    let mut events = fleet.operator().events();
+    let mut events = fleet.operator().events().unwrap();
     let long =
         a.prompt(FleetPrompt::new("Count to a million.").continue_with("Go on counting.", 1)).await.unwrap();
     in_time("the turn", async {

@@ -142,7 +142,7 @@ pub(crate) struct Log(Arc<Mutex<Vec<(Instant, FleetEvent)>>>, Arc<tokio::sync::N
 
 impl Log {
     pub(crate) fn of(fleet: &Fleet) -> Self {
-        Self::new(fleet.operator().events())
+        Self::new(fleet.operator().events().unwrap())
     }
 
     pub(crate) fn new(events: FleetEvents) -> Self {
