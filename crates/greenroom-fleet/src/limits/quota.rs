@@ -192,7 +192,7 @@ impl Quota {
         self.budget = Some(Budget {
             amount,
             period: Duration::from_secs(24 * 3600),
-            reserve: (amount / 10).min(1_000_000),
+            reserve: (amount / 10).clamp(amount.min(1), 1_000_000),
         });
         self
     }
@@ -215,6 +215,11 @@ impl Quota {
         let Some(budget) = self.budget else { return Ok(()) };
         if budget.reserve > budget.amount {
             return Err("the `reserve` of a budget is at most its `amount`, or no turn could begin");
+        }
+        if budget.reserve == 0 && budget.amount > 0 {
+            return Err(
+                "the `reserve` of a budget is at least one micro-dollar, or a turn without a cost would be free",
+            );
         }
         if budget.period.is_zero() {
             return Err("the `period` of a budget is longer than nothing");
