@@ -163,11 +163,15 @@ impl NodeHealth {
             .map(|entry| entry.report.cause)
     }
 
-    /// True if causes hold back the sessions of all these profiles, whatever their tenant.
+    /// True if no session of these profiles can start. When the pause is over and no session tries, a session can.
     #[cfg(feature = "axum")]
     pub(crate) fn holds_back<'a>(&self, mut profiles: impl Iterator<Item = &'a String>) -> bool {
         let degraded = locked(&self.degraded);
-        let is_held = |profile| degraded.contains_key(&Extent { profile, tenant: None });
+        let now = Instant::now();
+        let is_held = |profile| {
+            let entry = degraded.get(&Extent { profile, tenant: None });
+            entry.is_some_and(|entry| now < entry.next || entry.turns.available_permits() == 0)
+        };
         !degraded.is_empty() && (is_held(None) || profiles.all(|profile| is_held(Some(profile.clone()))))
     }
 

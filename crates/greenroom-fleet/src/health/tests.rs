@@ -129,3 +129,25 @@ async fn further_extents_than_a_node_keeps_in_mind_do_not_queue() {
     assert!(health.failed(one_more, &mut Vec::new(), &limits).is_err());
     assert!(health.admit(&mut Vec::new(), "support", &crate::stage::tenant("more")).is_ok());
 }
+
+#[cfg(feature = "axum")]
+#[tokio::test(start_paused = true)]
+async fn a_node_is_ready_while_a_profile_can_start_or_try() {
+    let (health, profiles) = (NodeHealth::new(), ["other".to_owned(), "support".to_owned()]);
+    let support = || profiles[1..].iter();
+    failed(&health, Cause::KeyRejected, "a", &mut Vec::new());
+    assert!(!health.holds_back(support()), "other tenants have other keys");
+    failed(&health, Cause::CliMissing, "a", &mut Vec::new());
+    assert!(health.holds_back(support()) && !health.holds_back(profiles.iter()), "one profile of two");
+    tokio::time::sleep(SECOND * 2).await;
+    assert!(!health.holds_back(support()), "the next session tries");
+    let mut tries = Vec::new();
+    health
+        .admit(&mut tries, "support", &crate::stage::tenant("b"))
+        .unwrap_or_else(|_| panic!("the pause is over"));
+    assert!(health.holds_back(support()), "a session tries");
+    health.passed(&mut tries, false);
+    assert!(!health.holds_back(support()));
+    failed(&health, Cause::DiskFull, "a", &mut Vec::new());
+    assert!(health.holds_back(profiles.iter()), "every profile");
+}
