@@ -51,12 +51,12 @@ async fn run(fleet: Fleet, listener: TcpListener, router: Router, stop: impl Fut
     let ended = fleet.clone();
     // Serves during the drain: clients read the ends of their turns, and `/health/ready` answers 503.
     let server =
-        axum::serve(listener, router).with_graceful_shutdown(async move { ended.wait().await });
+        axum::serve(listener, router).with_graceful_shutdown(async move { _ = ended.wait().await });
     let mut serving = JoinSet::new();
     serving.spawn(server.into_future());
     tokio::select! {
         _ = stop => println!("stopping"),
-        () = fleet.wait() => return Err("the fleet has ended by itself: the log says why".into()),
+        _ = fleet.wait() => return Err("the fleet has ended by itself: the log says why".into()),
     }
     fleet.drain(DRAIN).await;
     // A client that does not read its answer has one second more.

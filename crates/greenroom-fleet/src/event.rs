@@ -10,6 +10,16 @@ use tokio_util::sync::CancellationToken;
 use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term};
 use crate::record::{Cause, QuarantineKind};
 
+/// How a fleet has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FleetEnd {
+    /// It has drained, as this process or an operator asked.
+    Drained,
+    /// It has lost its lease, or an actor of it has failed for good: the log says why.
+    Failed,
+}
+
 /// A transition in a fleet.
 ///
 /// | of | transition | event |

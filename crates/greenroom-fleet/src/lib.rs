@@ -112,7 +112,7 @@ pub use access::{Access, Action, Authoriser, Denied};
 pub use admission::Tally;
 pub use clock::Clock;
 pub use error::{BackendError, BackendErrorKind, FilesError, FilesErrorKind, FleetError, PromptError};
-pub use event::{FleetEvent, FleetEvents, PassivatedBy};
+pub use event::{FleetEnd, FleetEvent, FleetEvents, PassivatedBy};
 pub use face::builder::FleetBuilder;
 pub use face::feed::Feed;
 pub use face::fleet::Fleet;

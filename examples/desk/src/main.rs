@@ -43,13 +43,13 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     }
     let ended = fleet.clone();
     let server = axum::serve(listener, router(fleet.clone(), logins));
-    let server = server.with_graceful_shutdown(async move { ended.wait().await });
+    let server = server.with_graceful_shutdown(async move { _ = ended.wait().await });
     let mut serving = tokio::task::JoinSet::new();
     serving.spawn(server.into_future());
 
     tokio::select! {
         _ = terminate.recv() => println!("stopping"),
-        () = fleet.wait() => return Err("the fleet has ended by itself: see the log, and start the service again".into()),
+        _ = fleet.wait() => return Err("the fleet has ended by itself: see the log, and start the service again".into()),
     }
     // Meanwhile clients read their turns, new prompts are refused, and `/health/ready` says so.
     fleet.drain(Duration::from_secs(20)).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use greenroom::{NoArgs, Session, ToolServer};
 use greenroom_fleet::backend::LocalBackend;
-use greenroom_fleet::{Fleet, FleetEvent, FleetEvents, NameState};
+use greenroom_fleet::{Fleet, FleetEnd, FleetEvent, FleetEvents, NameState};
 use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ async fn an_operator_looks_after_a_fleet_on_a_file_beside_its_service() {
     let greenroom = async |arguments: &[&str]| run(&[&["--socket", socket], arguments].concat()).await;
 
     // A question of a session is answered from outside.
-    let mut events = fleet.operator().events();
+    let mut events = fleet.operator().events().unwrap();
     let customer = fleet.tenant("acme").unwrap().session("customer-42").unwrap();
     let mut turn = customer.prompt("I want my money back.").await.unwrap();
     until(&mut events, |event| matches!(event, FleetEvent::Asked { .. }).then_some(())).await;
@@ -70,7 +70,7 @@ async fn an_operator_looks_after_a_fleet_on_a_file_beside_its_service() {
     // The node drains with its next renewal.
     let node = greenroom(&["nodes", "--json"]).await.objects()[0]["id"].as_str().unwrap().to_owned();
     greenroom(&["drain", &node]).await.done();
-    in_time("the end of the fleet", fleet.wait()).await;
+    assert_eq!(in_time("the end of the fleet", fleet.wait()).await, FleetEnd::Drained);
     drop(server);
     assert!(!path.exists());
     fleet.drain(Duration::ZERO).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use greenroom::{Session, SessionBuilder};
 use greenroom_fleet::backend::MemoryBackend;
-use greenroom_fleet::{Fleet, FleetError, FleetSession};
+use greenroom_fleet::{FeedRetention, Fleet, FleetError, FleetSession};
 use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use redb::Database;
 
@@ -137,7 +137,7 @@ const AGAIN: &str = "activation again";
 pub(super) async fn turns(times: usize) -> Result<()> {
     let folder = folder()?;
     let raw = Database::create(folder.path().join("raw"))?;
-    let (own, memory, file) = (cli(), cli(), cli());
+    let (own, memory, file, feed) = (cli(), cli(), cli(), cli());
     let session = bare(&own, &folder.path().join("bare"))?.start().await?;
     let profile = |cli: &ScriptedCli| {
         let transport = cli.transport();
@@ -149,9 +149,12 @@ pub(super) async fn turns(times: usize) -> Result<()> {
         .await?;
     let local_fleet =
         local(&folder.path().join("fleet")).await?.profile("default", profile(&file)).start().await?;
+    let builder = local(&folder.path().join("fleet with a feed")).await?.feed(FeedRetention::new());
+    let feed_fleet = builder.profile("default", profile(&feed)).start().await?;
     let (in_memory, in_file) = (known(&memory_fleet).await?, known(&local_fleet).await?);
+    let with_feed = known(&feed_fleet).await?;
     // Starts their sessions.
-    for session in [&in_memory, &in_file] {
+    for session in [&in_memory, &in_file, &with_feed] {
         session.prompt(prompt()).await?.outcome().await?;
     }
     let mut rows = Rows::default();
@@ -161,7 +164,7 @@ pub(super) async fn turns(times: usize) -> Result<()> {
         rows.add(COMMIT, start.elapsed());
         let (time, _) = timed(async { Ok(session.prompt(prompt()).await?.outcome().await?) }).await?;
         rows.add(BARE, time);
-        for (what, session) in [(IN_MEMORY, &in_memory), (IN_FILE, &in_file)] {
+        for (what, session) in [(IN_MEMORY, &in_memory), (IN_FILE, &in_file), (WITH_FEED, &with_feed)] {
             let (time, outcome) =
                 timed(async { Ok(session.prompt(prompt()).await?.outcome().await?) }).await?;
             outcome.text().ok_or("the turn has no text")?;
@@ -169,13 +172,15 @@ pub(super) async fn turns(times: usize) -> Result<()> {
         }
     }
     println!("\n| a turn, from the prompt to its outcome | median ms | least ms | beyond it, ms | ratio |");
-    rows.print(&[(IN_MEMORY, BARE), (IN_FILE, BARE)]);
+    rows.print(&[(IN_MEMORY, BARE), (IN_FILE, BARE), (WITH_FEED, IN_FILE)]);
     session.stop().await?;
-    memory_fleet.drain(Duration::from_secs(10)).await;
-    local_fleet.drain(Duration::from_secs(10)).await;
+    for fleet in [memory_fleet, local_fleet, feed_fleet] {
+        fleet.drain(Duration::from_secs(10)).await;
+    }
     Ok(())
 }
 
 const BARE: &str = "a turn of a bare session";
 const IN_MEMORY: &str = "a turn of a fleet, memory backend";
 const IN_FILE: &str = "a turn of a fleet, local backend";
+const WITH_FEED: &str = "a turn of a fleet, local backend with a feed";

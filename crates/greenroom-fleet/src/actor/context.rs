@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
@@ -16,7 +16,7 @@ use super::cell::NameCell;
 use crate::access::Authoriser;
 use crate::backend::{Backend, Reply, Requests};
 use crate::error::{BackendError, BackendErrorKind};
-use crate::event::FleetEvent;
+use crate::event::{FleetEnd, FleetEvent};
 use crate::fence::Fence;
 use crate::files::Folders;
 use crate::health::{Degradation, NodeHealth, Try};
@@ -109,6 +109,8 @@ pub(crate) struct FleetShared {
     pub(crate) lost: CancellationToken,
     /// Cancelled when the fleet has ended.
     pub(crate) ended: CancellationToken,
+    /// Set before that.
+    pub(crate) end: OnceLock<FleetEnd>,
     /// Tasks that give back what failed actors held.
     pub(crate) tasks: TaskTracker,
     /// The moment at which the node gives its lease up unless the lease is renewed before.

@@ -358,6 +358,7 @@ impl FleetBuilder {
             asked_to_drain: CancellationToken::new(),
             lost: CancellationToken::new(),
             ended: self.ended,
+            end: Default::default(),
             tasks: TaskTracker::new(),
             fence,
             health: NodeHealth::new(),

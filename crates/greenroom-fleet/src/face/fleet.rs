@@ -13,6 +13,7 @@ use crate::actor::context::FleetShared;
 use crate::actor::supervisor::FleetMessage;
 use crate::backend::Requests;
 use crate::error::FleetError;
+use crate::event::FleetEnd;
 use crate::id::PromptId;
 
 /// The longest limit that a clock can add to a moment.
@@ -101,11 +102,13 @@ impl Fleet {
         self.wait().await;
     }
 
-    /// Waits until the fleet has ended, for any reason.
-    pub async fn wait(&self) {
+    /// Waits until the fleet has ended, and says how.
+    pub async fn wait(&self) -> FleetEnd {
         // Without a limit the wait cannot fail.
         self.handle.supervisor.wait(None).await.ok();
-        self.handle.shared.ended.cancelled().await;
+        let shared = &self.handle.shared;
+        shared.ended.cancelled().await;
+        shared.end.get().copied().unwrap_or(FleetEnd::Failed)
     }
 
     /// True if causes keep the sessions of every profile from starting on this node.

@@ -36,7 +36,7 @@ use super::name::steps::give_back;
 use super::task::{Task, spawn};
 use crate::admission::Counts;
 use crate::backend::Requests;
-use crate::event::FleetEvent;
+use crate::event::{FleetEnd, FleetEvent};
 use crate::id::Name;
 use crate::record::PromptRecord;
 
@@ -114,6 +114,9 @@ impl FleetState {
             return;
         }
         let shared = self.shared.clone();
+        let has_failed = self.draining.is_none() || shared.lost.is_cancelled();
+        // An error: the end is known already.
+        shared.end.set(if has_failed { FleetEnd::Failed } else { FleetEnd::Drained }).ok();
         shared.draining.cancel();
         shared.lost.cancel();
         let (left_over, in_time) = (!self.left(), self.draining.is_some());

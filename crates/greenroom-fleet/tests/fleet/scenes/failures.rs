@@ -2,7 +2,7 @@
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::testkit::{Fault, FaultedBackend, FleetFault};
-use greenroom_fleet::{FleetEvent, InterruptedBy, Name, NameFilter, NameState};
+use greenroom_fleet::{FleetEnd, FleetEvent, InterruptedBy, Name, NameFilter, NameState};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -245,7 +245,7 @@ async fn a_fault_of_the_supervisor_ends_the_fleet_and_loses_nothing() {
     let waits = send(&fleet, "a", "two").await;
     let id = waits.prompt_id();
     fleet.inject(FleetFault::Supervisor);
-    in_time("the end", fleet.wait()).await;
+    assert_eq!(in_time("the end", fleet.wait()).await, FleetEnd::Failed);
     world.clis.gone().await;
     let mut waits = waits;
     assert!(matches!(in_time("the reader", waits.outcome()).await, Err(greenroom_fleet::FleetError::Ended)));
@@ -277,7 +277,7 @@ async fn a_lost_lease_kills_the_sessions_and_writes_nothing() {
     world.clis.gone().await;
     // Renewed each 5 s and fenced after 24 s.
     assert!((secs(18)..secs(26)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    in_time("the end", fleet.wait()).await;
+    assert_eq!(in_time("the end", fleet.wait()).await, FleetEnd::Failed);
     assert_eq!(log.count(|event| matches!(event, FleetEvent::Fenced { .. })), 2);
     assert!(in_time("the reader", runs.outcome()).await.is_err(), "the reader of a fleet that has ended");
     assert!(in_time("the reader", waits.outcome()).await.is_err());

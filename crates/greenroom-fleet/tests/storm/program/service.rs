@@ -111,7 +111,7 @@ async fn run(scratch: PathBuf, life: String, mut wishes: mpsc::Receiver<String>)
     loop {
         let line = tokio::select! {
             line = wishes.recv() => line,
-            () = fleet.wait() => return Err("the fleet has ended".into()),
+            _ = fleet.wait() => return Err("the fleet has ended".into()),
         };
         let Some(line) = line else { return Ok(()) };
         let Request { id, wish } = serde_json::from_str(&line)?;
