@@ -26,6 +26,9 @@ use crate::request::{Accept, Refused};
 /// Bytes that a prompt counts for besides its content, its messages and its outcome: its record and its places in lists.
 pub(in crate::registry) const RECORD_BYTES: u64 = 1024;
 
+/// The part of the fleet's bound of waiting prompts, and of reminders, below which a tenant may have them whatever others have.
+const SHARE: u64 = 512;
+
 /// A bucket of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Bucket {
@@ -91,23 +94,25 @@ impl Step<'_> {
         name: Option<&NameRecord>,
     ) -> Result<Option<Refused>> {
         let (tenant, bounds) = (accept.name.tenant(), &accept.bounds);
+        // A tenant with few prompts is not refused for those of others.
+        let of_others = |own: u64, all: u64, bound: u32| if own < u64::from(bound) / SHARE { 0 } else { all };
         let (what, queues) = if accept.not_before.is_some_and(|moment| moment > self.now) {
-            let in_fleet = self.txn.count(&Key::of(Table::RemindersWaiting))?;
+            let (own, all) = (
+                self.count_of(Table::RemindersOf, tenant)?,
+                self.txn.count(&Key::of(Table::RemindersWaiting))?,
+            );
             let queues = [
-                ("for the tenant", self.count_of(Table::RemindersOf, tenant)?, quota.reminders),
-                ("in the fleet", in_fleet, bounds.reminders),
+                ("for the tenant", own, quota.reminders),
+                ("in the fleet", of_others(own, all, bounds.reminders), bounds.reminders),
             ];
             ("reminders", queues.to_vec())
         } else {
             let of_name = name.map_or(0, |name| name.queued.saturating_sub(name.reminders));
+            let (own, all) = (self.count_of(Table::QueuedOf, tenant)?, u64::from(self.queued()?));
             let queues = [
                 ("for the session", u64::from(of_name), bounds.name),
-                (
-                    "for the tenant",
-                    self.count_of(Table::QueuedOf, tenant)?,
-                    quota.queued.unwrap_or(bounds.tenant),
-                ),
-                ("in the fleet", u64::from(self.queued()?), bounds.fleet),
+                ("for the tenant", own, quota.queued.unwrap_or(bounds.tenant)),
+                ("in the fleet", of_others(own, all, bounds.fleet), bounds.fleet),
             ];
             ("prompts", queues.to_vec())
         };

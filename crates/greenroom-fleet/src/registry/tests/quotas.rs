@@ -55,6 +55,22 @@ async fn a_forward_step_of_the_clock_begins_no_new_budget() {
 }
 
 #[test]
+fn a_tenant_with_few_prompts_is_not_refused_for_those_of_others() {
+    let mut world = World::new(1);
+    let mut put = |name: &str, key: u32| {
+        let mut accept = accept(name, key, WAIT);
+        accept.bounds.fleet = 512;
+        world.step(|step| step.accept(accept.clone()))
+    };
+    for key in 0..512 {
+        assert!(matches!(put("greedy/a", key), Accepted::New(_)), "{key}");
+    }
+    assert!(matches!(put("new/a", 512), Accepted::New(_)), "its share");
+    let full = Accepted::Refused(Refused::QueueFull { what: "prompts", of: "in the fleet", bound: 512 });
+    assert_eq!([put("new/a", 513), put("greedy/b", 514)], [full.clone(), full]);
+}
+
+#[test]
 fn withdrawn_prompts_leave_no_content() {
     let mut world = World::new(1);
     let accept = accept("a", "key", WAIT);
