@@ -32,6 +32,7 @@ use crate::record::{InterruptedBy, PromptOutcome, QuestionRecord, Unsent};
 /// | `Asked`, `Decided` | the questions of the turn | none | again: replace a question by its id |
 /// | `Usage` | the end of the CLI's turn | yes | once |
 /// | `Gap` | messages that were not kept | yes | once |
+/// | `Heartbeat` | a turn that is silent for 15 s | none | from then on |
 /// | `Outcome` | the end of the turn: the last update | [`END`](UpdateId::END) | never, after `END` |
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -111,6 +112,8 @@ pub enum Update {
         /// The number of the last missing message.
         to: u64,
     },
+    /// Nothing has come for 15 seconds. Proxies keep a connection open on which it is sent.
+    Heartbeat,
     /// The turn has ended. Its JSON is for the people of the tenant, without error texts and without the CLI's `result`:
     /// `outcome` is the [word](PromptOutcome::word), `text` the answer of a completed turn, and `why` the cause of any other end,
     /// such as `rate_limited`, `user` or `expired`.
@@ -167,7 +170,7 @@ impl Update {
             | Self::Usage { id, .. }
             | Self::Gap { id, .. }
             | Self::Outcome { id, .. } => Some(*id),
-            Self::Delta { .. } | Self::Asked { .. } | Self::Decided { .. } => None,
+            Self::Delta { .. } | Self::Asked { .. } | Self::Decided { .. } | Self::Heartbeat => None,
         }
     }
 
@@ -182,6 +185,7 @@ impl Update {
             Self::Decided { .. } => "decided",
             Self::Usage { .. } => "usage",
             Self::Gap { .. } => "gap",
+            Self::Heartbeat => "heartbeat",
             Self::Outcome { .. } => "outcome",
         }
     }

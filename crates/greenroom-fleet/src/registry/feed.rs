@@ -15,7 +15,7 @@
 //! add to the old one is in conflict and runs again. From then on the sealed epoch is complete, whatever clocks and networks do, and a reader
 //! sees sealed epochs only: it misses nothing, and no entry comes before one that it has read. Within an epoch, entries sort by name and by
 //! **number**. The number of a name's entries is a row of the name, which each of its transitions reads and changes, so it has the order of
-//! the commits. A name that is made anew goes on after the greatest number of all names that were deleted.
+//! the commits. A name that is made anew goes on after the greatest number of its tenant's names that were deleted.
 //!
 //! Commits only *expect* the epoch, so they do not conflict with each other. A backend that locks rows delays a seal until no commit holds
 //! the row. So the epoch is kept in [`PARTS`] rows: each name expects one of them, and a seal changes all of them. Readers and keepers
@@ -80,7 +80,7 @@ impl Step<'_> {
         let numbers = Key::of(Table::FeedNumbers).name(name);
         let last: u64 = match self.txn.read(&numbers)? {
             Some(last) => last,
-            None => self.txn.read(&Key::of(Table::FeedDeleted))?.unwrap_or_default(),
+            None => self.txn.read(&Key::of(Table::FeedDeleted).tenant(name.tenant()))?.unwrap_or_default(),
         };
         let number = last + 1;
         self.txn.write(&numbers, &number)?;
@@ -101,7 +101,7 @@ impl Step<'_> {
     pub(super) fn end_numbers(&mut self, name: &Name) -> Result<()> {
         let numbers = Key::of(Table::FeedNumbers).name(name);
         let Some(last) = self.txn.read::<u64>(&numbers)? else { return Ok(()) };
-        let deleted = Key::of(Table::FeedDeleted);
+        let deleted = Key::of(Table::FeedDeleted).tenant(name.tenant());
         if last > self.txn.read::<u64>(&deleted)?.unwrap_or_default() {
             self.txn.write(&deleted, &last)?;
         }
@@ -115,11 +115,6 @@ impl Step<'_> {
         if open.is_none_or(|open| open.retention != retention) {
             let number = open.map_or(1, |open| open.number + 1);
             self.open(Epoch { number, since: self.now, retention })?;
-        }
-        // Create the row now, so that new names expect an existing row.
-        let deleted = Key::of(Table::FeedDeleted);
-        if self.txn.get(deleted.bytes()).is_none() {
-            self.txn.write(&deleted, &0_u64)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, StatusCode};
-use axum::response::sse::{Event, KeepAlive};
+use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response, Sse};
 use futures_util::StreamExt;
 use tokio::time::timeout;
@@ -27,7 +27,7 @@ const UNBUFFERED: (HeaderName, HeaderValue) =
 /// Each event is an [`Update`] as JSON, with its [name](Update::event_name) and its [id](Update::id). Events without an id are not sent
 /// again. The event `outcome` is the last one: the page closes its `EventSource` then, and one that connects again nevertheless gets the
 /// status 204, which makes the browser stop. A stream that ends without an outcome was cut off, by a deploy for instance, and a browser
-/// connects again by itself. Comments keep a silent connection open.
+/// connects again by itself. The event `heartbeat` keeps a silent connection open.
 ///
 /// The stream has the inputs and the results of tools, so it is for staff. For end customers, filter
 /// [`FleetTurn::updates`].
@@ -44,7 +44,7 @@ pub async fn events(turn: FleetTurn, last: LastEventId) -> Result<Response, Prob
     }
     let updates = turn.updates().after(last.0).into_stream();
     let events = updates.filter_map(|update| ready(event(update)));
-    Ok(([UNBUFFERED], Sse::new(events).keep_alive(KeepAlive::default())).into_response())
+    Ok(([UNBUFFERED], Sse::new(events)).into_response())
 }
 
 /// `None` for an error, which is the last item: the client connects again.

@@ -11,9 +11,11 @@ mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
+use tokio::time::{Instant, timeout_at};
 
 use super::{FleetTurn, Next, TurnItem};
 use crate::backend::Requests;
@@ -23,6 +25,9 @@ use crate::id::QuestionId;
 use crate::record::QuestionRecord;
 use crate::request::Page;
 use crate::update::{Update, UpdateId};
+
+/// The time of silence before a heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The updates of a turn: what a page shows of it, from any node.
 ///
@@ -44,8 +49,8 @@ use crate::update::{Update, UpdateId};
 /// # let _ = events;
 /// ```
 ///
-/// The outcome is the last update, and comes exactly once. Nothing comes while nothing happens, so send comments over idle
-/// connections, such as those of axum's `KeepAlive`. A turn whose owner is lost needs no watch: the other nodes declare the owner dead
+/// The outcome is the last update, and comes exactly once. While a reader waits and nothing happens, a
+/// [`Heartbeat`](Update::Heartbeat) comes each 15 seconds. A turn whose owner is lost needs no watch: the other nodes declare the owner dead
 /// when its lease is over, and the turn ends as [`Interrupted`](crate::PromptOutcome::Interrupted) or goes on with its continuation.
 ///
 /// Subagents are shown by their tool calls only.
@@ -115,6 +120,7 @@ impl TurnUpdates {
     /// # Errors
     /// The errors of a reader, see [`FleetTurn`]. They are final.
     pub async fn next(&mut self) -> Option<Result<Update, FleetError>> {
+        let silent = Instant::now() + HEARTBEAT;
         loop {
             if let Some(update) = self.ready.pop_front() {
                 return Some(Ok(update));
@@ -122,9 +128,13 @@ impl TurnUpdates {
             if self.over {
                 return None;
             }
-            if let Err(error) = self.advance().await {
-                self.over = true;
-                return Some(Err(error));
+            match timeout_at(silent, self.advance()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+                Err(_) => return Some(Ok(Update::Heartbeat)),
             }
         }
     }

@@ -40,6 +40,7 @@ pub(crate) fn short(update: Option<Result<Update, FleetError>>) -> String {
         }
         Update::Usage { usage, .. } => format!("{} {:?}", usage.output_tokens, usage.cost_usd),
         Update::Gap { from, to, .. } => format!("{from}-{to}"),
+        Update::Heartbeat => return "heartbeat".to_owned(),
         Update::Outcome { outcome, .. } => outcome.word().to_owned(),
     };
     format!("{id}{} {rest}", update.event_name())
@@ -298,4 +299,18 @@ fn an_id_is_read_as_it_is_written_and_nothing_else_is() {
     {
         assert!(text.parse::<UpdateId>().is_err(), "{text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_turn_beats_and_a_beat_takes_no_update() {
+    let mut running = Running::new().await;
+    let mut updates = running.updates();
+    for _ in 0..2 {
+        let begun = tokio::time::Instant::now();
+        assert_eq!(short(updates.next().await), "heartbeat");
+        assert_eq!(begun.elapsed(), HEARTBEAT);
+    }
+    running.say(blocks("assistant", None, json!([text("hello")]))).await;
+    assert_eq!(short(updates.next().await), "1.1 text hello");
+    assert_eq!(short(updates.next().await), "heartbeat");
 }

@@ -17,6 +17,7 @@ promises! {
     "without a feed nothing is written, and it cannot be read" => off,
     "a tenant's feed has its own entries, and goes on at the cursor of any of them" => own,
     "a name that is made anew goes on with its numbers" => anew,
+    "the numbers of a tenant tell nothing of another one's names" => apart,
     "a reader behind removed entries has a gap, and goes on with the oldest one" => gap,
     "entries past the number to keep are removed, and none of those that others may still write" => bounded,
     "of two removals at once, one is carried out" => removed_once,
@@ -178,6 +179,17 @@ async fn anew(stage: Stage) -> Checked {
     let accepted = |entry: &FeedEntry| matches!(entry.event, FeedEvent::Accepted { .. });
     same("the order", read.iter().position(|entry| entry.number > 1 && accepted(entry)), Some(4))?;
     same("the last one", read.last().map(|entry| entry.event.clone()), Some(FeedEvent::Deleted))
+}
+
+async fn apart(stage: Stage) -> Checked {
+    on(&stage).await?;
+    stage.prompt("busy/a", "hello").await?;
+    stage.delete("busy/a").await?;
+    while !stage.deleted("busy/a").await? {}
+    stage.prompt("new/a", "hello").await?;
+    seal(&stage).await?;
+    let read = read(&stage, Some(tenant("new")), FeedCursor::default()).await?;
+    same("the numbers", read.iter().map(|entry| entry.number).collect(), vec![1])
 }
 
 async fn gap(stage: Stage) -> Checked {
