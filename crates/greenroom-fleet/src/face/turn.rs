@@ -220,6 +220,9 @@ impl FleetTurn {
 
     /// Waits for the end of the turn and returns its outcome.
     ///
+    /// Afterwards the [`usage`](PromptRecord::usage) of its [`record`](Self::record) has the tokens and the cost of the turn. The
+    /// `total_cost_usd` of a result is the sum of the conversation.
+    ///
     /// Safe to cancel, and may be called more than once. Complete messages that you have not read can still be read; partial
     /// messages are dropped.
     ///
