@@ -147,7 +147,7 @@ pub enum PassivatedBy {
     Eviction,
     /// The application asked for it.
     Request,
-    /// A background task took longer than [`FleetLimits::background`](crate::FleetLimits::background).
+    /// The time of its background tasks, [`FleetLimits::background`](crate::FleetLimits::background), ended while no turn ran.
     Background,
     /// The session failed by itself.
     Failure,

@@ -56,7 +56,16 @@
 //!
 //! If the next request needs a slot and none is free or on its way: the holder that has been idle for longest and for at least
 //! `idle_before_eviction`; else, of the holders between two turns, the one whose next turn is the last in order. A tenant at its own
-//! cap evicts only its own. Holders that are busy (background work, an open question) stay.
+//! cap evicts only its own.
+//!
+//! A busy holder (background work, an open question) keeps its slot, and has its next turns on it while earlier requests wait:
+//!
+//! ```text
+//!  yields ──Busy(true)──► keeps its slot, over turns ──Busy(false): it was seen idle, or `limits.background` is over──► yields
+//! ```
+//!
+//! The name's actor counts this time from the first `Busy(true)`. So endless background work keeps a slot from other requests for
+//! `limits.background` and one more turn.
 //!
 //! Each call costs O(log n) in the names that ask. `next` also looks at the promised names, at most `activations_at_once`.
 
@@ -94,8 +103,8 @@ pub(crate) enum AdmissionMessage {
     Started,
     /// The turn of the name has ended, or could not begin. The name is idle.
     TurnEnded,
-    /// Background work or a question keeps an idle holder from being evicted, until it is said to be over. The holder counts as
-    /// idle from then on.
+    /// Background work or a question keeps an idle holder from being evicted, until the name says that it is over, or that its time is up.
+    /// The holder counts as idle from then on.
     Busy(bool),
     /// The name ends the session of a holder by itself: it was idle for long, or was asked to. The holder gets no further turn on this
     /// slot, and the slot is free after `Freed`.

@@ -52,7 +52,7 @@ pub struct FleetLimits {
     /// On an [exclusive](crate::backend::Backend::is_exclusive) backend, such as a `LocalBackend`, the node goes on
     /// without it. At least 1 second, and 5 seconds with a watchdog, which kills the CLIs in the last fifth.
     pub lease: Duration,
-    /// The time for which a background task of the CLI keeps its session from being idle. Default: 10 minutes.
+    /// The time for which background tasks of the CLI keep their session from being idle, turns in between included. Default: 10 minutes.
     pub background: Duration,
     /// The time after which a [question](crate::FleetTenant::questions) counts as denied. Default: 10 minutes. Zero: people are not
     /// asked, and a profile may answer with [`on_inquiry`](greenroom::SessionBuilder::on_inquiry) itself.

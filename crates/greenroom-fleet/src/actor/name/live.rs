@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use greenroom::Session;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -21,6 +21,7 @@ use crate::admission::AdmissionMessage;
 use crate::backend::Requests;
 use crate::event::{FleetEvent, PassivatedBy};
 use crate::health::Held;
+use crate::lock::locked;
 
 /// The longest time for which a deletion or a quarantine keeps a name from being activated.
 const HELD: Duration = Duration::from_secs(5);
@@ -95,8 +96,8 @@ impl NameActorState {
     /// The session is up. Its first turn begins at once if admission has granted one with the slot.
     fn up(&mut self, session: Session) {
         let processes = keep_processes(&self.cx, &session);
-        let (meter, for_turn) = Default::default();
-        let live = Live { session, meter, for_turn, _processes: processes };
+        let (meter, for_turn, background) = Default::default();
+        let live = Live { session, meter, for_turn, background, _processes: processes };
         self.callers.tell_up(&Ok(()));
         self.tell_admission(AdmissionMessage::Started);
         if matches!(self.stage, NameStage::Activating { turn: true }) {
@@ -158,6 +159,11 @@ impl NameActorState {
     fn settle_idle(&mut self, live: Live) {
         // Others need not wait for its next turn.
         self.tries.clear();
+        let background = *locked(&live.background);
+        if background.is_some_and(|since| since.elapsed() >= self.cx.shared.limits.background) {
+            // Its time is up: it yields this slot to an earlier request.
+            self.tell_admission(AdmissionMessage::Busy(false));
+        }
         self.tell_admission(AdmissionMessage::TurnEnded);
         self.enter(NameStage::Idle(live));
         self.watch_idle();
@@ -295,14 +301,25 @@ impl NameActorState {
     pub(super) fn watch_idle(&mut self) {
         let NameStage::Idle(live) = &self.stage else { return };
         let (session, kill, tell) = (live.session.clone(), self.cx.cell.kill(), self.to_admission());
-        let (idle_after, background) = (self.cx.shared.limits.idle_after, self.cx.shared.limits.background);
+        let (limits, background) = (&self.cx.shared.limits, live.background.clone());
+        let (idle_after, limit) = (limits.idle_after, limits.background);
         self.watch(async move {
             let idle = async {
-                if timeout(SETTLES, session.wait_idle()).await.is_err() {
-                    tell(AdmissionMessage::Busy(true));
-                    if timeout(background, session.wait_idle()).await.is_err() {
-                        return PassivatedBy::Background;
+                let mut is_idle = timeout(SETTLES, session.wait_idle()).await.is_ok();
+                if !is_idle {
+                    let since = *locked(&background).get_or_insert_with(Instant::now);
+                    let left = limit.saturating_sub(since.elapsed());
+                    // A session whose time was up in an earlier turn counts as idle.
+                    if !left.is_zero() {
+                        tell(AdmissionMessage::Busy(true));
+                        if timeout(left, session.wait_idle()).await.is_err() {
+                            return PassivatedBy::Background;
+                        }
+                        is_idle = true;
                     }
+                }
+                if is_idle {
+                    *locked(&background) = None;
                 }
                 // Also if a watch before this one has told that the session is busy.
                 tell(AdmissionMessage::Busy(false));

@@ -47,6 +47,7 @@ use crate::record::PromptRecord;
 ///  Running ──► Passivating: also if the session is over, its transcript is lost, or the backend refuses.
 ///  Passivating ──► Waiting: the name keeps its place. Passivating ──► Backoff: a turn or an activation has failed, or the name is held.
 ///  Backoff ──► Settled: also by a drain or a fence.
+///  Idle, Running: background work keeps the slot for `limits.background` in all, over turns. After that the session yields it between turns.
 /// ```
 pub(super) enum NameStage {
     /// There is no session, and no slot was asked for.
@@ -114,6 +115,8 @@ pub(super) struct Live {
     /// Interrupts and messages for the running turn that are on their way to the CLI. No turn begins before they have arrived: they would
     /// hit that turn.
     pub(super) for_turn: TaskTracker,
+    /// The moment at which background work began to keep the slot. Stays over turns, until the session is seen idle.
+    pub(super) background: Arc<std::sync::Mutex<Option<Instant>>>,
     /// Keeps the identity of the session's process.
     pub(super) _processes: Task,
 }

@@ -128,6 +128,23 @@ fn running_and_busy_holders_are_never_evicted() {
 }
 
 #[test]
+fn a_busy_holder_whose_time_is_up_in_its_turn_yields_to_an_earlier_request() {
+    let mut stage = Stage::new(1);
+    stage.run("a1");
+    stage.busy("a1", true);
+    stage.ended("a1");
+    stage.ask("b1");
+    stage.ask("a1");
+    assert_eq!(stage.orders(), "turn a1", "its background work keeps the slot");
+    stage.busy("a1", false);
+    stage.ended("a1");
+    stage.ask("a1");
+    assert_eq!(stage.orders(), "passivate a1");
+    stage.freed("a1");
+    assert_eq!(stage.orders(), "activate b1");
+}
+
+#[test]
 fn a_session_that_ended_busy_is_not_busy_when_it_is_started_again() {
     let mut stage = Stage::new(1);
     stage.run("a1");

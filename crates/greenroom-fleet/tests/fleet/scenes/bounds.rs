@@ -3,7 +3,8 @@
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::backend::{MemoryBackend, Requests};
 use greenroom_fleet::{
-    Accept, Accepted, Budget, InterruptedBy, Name, PromptContent, PromptId, QueueBounds, Quota, Withdrawn,
+    Accept, Accepted, Budget, InterruptedBy, Name, PassivatedBy, PromptContent, PromptId, QueueBounds, Quota,
+    Withdrawn,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -126,6 +127,41 @@ async fn a_raised_budget_begins_what_waited_for_money() {
     quota.budget.as_mut().unwrap().amount = 9_000_000;
     fleet.operator().set_quota(acme(), quota).await.unwrap();
     assert_eq!(outcome(second).await.text(), Some("re: two"));
+}
+
+/// The prompts of the busy session never run out, so it is never seen idle.
+#[tokio::test(start_paused = true)]
+async fn endless_background_work_keeps_a_slot_from_another_tenant_for_its_limit_and_a_turn() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| (limits.live, limits.background) = (1, secs(200))).await;
+    let log = Log::of(&fleet);
+    assert_eq!(outcome(sends(&fleet, "a", "background on").await).await.text(), Some("re: background on"));
+    // The session counts as busy after a second.
+    tokio::time::sleep(secs(2)).await;
+    let first = sends(&fleet, "a", "wait 10").await;
+    let asked = Instant::now();
+    let waits = in_time("the accept", named_of(&fleet, "quiet", "b").prompt("one")).await.unwrap();
+    let refill = async {
+        let mut turns = std::collections::VecDeque::from([first]);
+        loop {
+            while turns.len() < 3 {
+                turns.push_back(sends(&fleet, "a", "wait 10").await);
+            }
+            assert!(outcome(turns.pop_front().unwrap()).await.is_completed());
+        }
+    };
+    let answer = tokio::select! {
+        answer = outcome(waits) => answer,
+        () = refill => unreachable!("the prompts never run out"),
+    };
+    assert_eq!(answer.text(), Some("re: one"));
+    let waited = asked.elapsed();
+    assert!((secs(195)..secs(200 + 10 + 2)).contains(&waited), "{waited:?}");
+    let evicted =
+        |event: &FleetEvent| matches!(event, FleetEvent::Passivating { why: PassivatedBy::Eviction, .. });
+    assert!(log.count(evicted) >= 1);
+    assert_eq!(world.clis.most_live(), 1);
+    drain(&fleet, secs(5)).await;
 }
 
 /// A prompt of the noisy tenant that the backend accepts.

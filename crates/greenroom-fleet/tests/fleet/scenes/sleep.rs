@@ -156,6 +156,32 @@ async fn background_work_past_its_limit_is_ended_with_its_session() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn background_work_that_begins_after_an_idle_moment_has_its_whole_time() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.background = secs(200)).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "background 150").await;
+    sleep(secs(155)).await;
+    asks(&fleet, "a", "background on").await;
+    let answered = Instant::now();
+    let asleep = log.wait("sleep", |event| passivating(event, "a", PassivatedBy::Background)).await;
+    assert!((secs(200)..secs(202)).contains(&(asleep - answered)), "{:?}", asleep - answered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_background_work_is_over_its_time_in_a_turn_counts_as_idle_after_it() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.background = secs(200)).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "background on").await;
+    sleep(secs(100)).await;
+    asks(&fleet, "a", "wait 150").await;
+    let answered = Instant::now();
+    let asleep = log.wait("sleep", |event| passivating(event, "a", PassivatedBy::Idle)).await;
+    assert!((secs(300)..secs(302)).contains(&(asleep - answered)), "{:?}", asleep - answered);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_with_background_work_is_not_evicted() {
     let world = World::new();
     let fleet = world.fleet(|limits| limits.live = 2).await;
