@@ -69,6 +69,7 @@ async fn a_vacuum_removes_old_outcomes_up_to_its_bound() {
     assert!(outcome(fleet.operator().turn(id)).await.is_completed());
 }
 
+// Guards: walled
 #[tokio::test(start_paused = true)]
 async fn the_whole_service_is_denied_to_a_person_whom_the_authoriser_lets_do_everything() {
     let world = World::new();

@@ -39,6 +39,7 @@ async fn a_forward_step_of_the_clock_denies_no_question() {
     assert!(matches!(decided, Some(Decision::Answered { .. })), "{decided:?}");
 }
 
+// Guards: paid
 #[tokio::test(start_paused = true)]
 async fn a_forward_step_of_the_clock_begins_no_new_budget() {
     let (backend, step) = on_a_clock_that_is_set();
@@ -54,6 +55,7 @@ async fn a_forward_step_of_the_clock_begins_no_new_budget() {
     assert!(matches!(refused, Accepted::Refused(Refused::OverBudget { .. })), "{refused:?}");
 }
 
+// Guards: fair
 #[test]
 fn a_tenant_with_few_prompts_is_not_refused_for_those_of_others() {
     let mut world = World::new(1);

@@ -65,6 +65,7 @@ async fn on_two_hosts(hosts: &Hosts) -> [Node; 2] {
     [one, two]
 }
 
+// Guards: erased
 #[tokio::test(start_paused = true)]
 async fn a_deletion_removes_the_files_on_every_host_that_is_alive() {
     for deaf in [false, true] {
@@ -87,6 +88,7 @@ async fn a_deletion_removes_the_files_on_every_host_that_is_alive() {
     }
 }
 
+// Guards: erased
 #[tokio::test(start_paused = true)]
 async fn files_on_a_host_without_a_node_are_reported_and_removed_when_it_joins_again() {
     let hosts = Hosts::new(Placement::Anywhere);
@@ -112,6 +114,7 @@ async fn files_on_a_host_without_a_node_are_reported_and_removed_when_it_joins_a
     assert_eq!(outcome(one.fleet.operator().turn(waits)).await.word(), "interrupted");
 }
 
+// Guards: erased
 #[tokio::test(start_paused = true)]
 async fn a_session_of_a_host_that_is_lost_for_ever_is_deleted() {
     let hosts = Hosts::new(Placement::OnHost);
@@ -155,6 +158,7 @@ async fn a_prompt_that_waits_for_a_lost_host_runs_on_the_one_to_which_its_sessio
     assert_eq!(outcome(turn).await.text(), Some("re: two"));
 }
 
+// Guards: erased
 #[tokio::test(start_paused = true)]
 async fn a_deletion_whose_caller_is_killed_anywhere_goes_on() {
     for method in ["erase", "delete_transcripts", "hosts_left", "files_removed", "deleted"] {

@@ -7,6 +7,7 @@ use greenroom_fleet::{FeedCursor, FeedEntry, FeedEvent, FeedRetention, PromptId}
 use super::*;
 use crate::scenes::{outcome, secs, send};
 
+// Guards: told-in-order
 #[tokio::test(start_paused = true)]
 async fn a_feed_has_what_happened_on_all_nodes_once_and_in_order() {
     let world = World::new();

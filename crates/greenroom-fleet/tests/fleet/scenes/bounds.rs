@@ -35,6 +35,7 @@ fn is_by_session(outcome: &PromptOutcome, word: &str) -> bool {
     matches!(outcome, PromptOutcome::Interrupted { by: InterruptedBy::Session { cause }, .. } if cause.contains(word))
 }
 
+// Guards: paid
 #[tokio::test(start_paused = true)]
 async fn a_turn_without_a_result_costs_its_reserve() {
     let world = World::new();
@@ -130,6 +131,7 @@ async fn a_raised_budget_begins_what_waited_for_money() {
 }
 
 /// The prompts of the busy session never run out, so it is never seen idle.
+// Guards: fair
 #[tokio::test(start_paused = true)]
 async fn endless_background_work_keeps_a_slot_from_another_tenant_for_its_limit_and_a_turn() {
     let world = World::new();

@@ -63,6 +63,7 @@ fn cause_of(outcome: &PromptOutcome) -> Option<&str> {
     }
 }
 
+// Guards: blameless
 #[tokio::test(start_paused = true)]
 async fn a_missing_cli_quarantines_none_of_hundreds_of_names_and_all_run_once_it_is_there() {
     let world = World::new();
@@ -98,6 +99,7 @@ async fn a_missing_cli_quarantines_none_of_hundreds_of_names_and_all_run_once_it
     assert_eq!(health(&fleet).await, Health::Healthy);
 }
 
+// Guards: blameless
 #[tokio::test(start_paused = true)]
 async fn a_rejected_key_costs_few_prompts_and_holds_back_its_own_tenant_alone() {
     let world = World::new();
@@ -145,6 +147,7 @@ async fn a_key_that_stays_rejected_costs_one_prompt_for_each_try() {
     assert_eq!((log.count(degraded), log.count(quarantined)), (1, 0));
 }
 
+// Guards: blameless
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_ends_no_live_session_and_holds_back_the_others() {
     let world = World::new();
@@ -291,6 +294,7 @@ async fn a_profile_that_does_not_fit_a_real_name_is_its_profiles_fault() {
     }
 }
 
+// Guards: blameless
 #[tokio::test(start_paused = true)]
 async fn another_node_runs_the_names_that_a_cause_holds_back() {
     let world = World::new();

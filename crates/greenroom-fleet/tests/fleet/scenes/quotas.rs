@@ -118,6 +118,7 @@ async fn a_prompt_that_waits_for_money_runs_in_the_next_period() {
     assert!(waited + secs(2) >= secs(left) && waited <= secs(left + 7), "{waited:?} of {left} s");
 }
 
+// Guards: paid
 #[tokio::test(start_paused = true)]
 async fn turns_at_once_do_not_reserve_more_than_there_is() {
     let world = in_mid_period();
