@@ -41,7 +41,7 @@ use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
 use crate::limits::Quota;
 use crate::pages::{feed_page, usage_by_period};
 use crate::query::feed::{FeedCursor, FeedPage, FeedRetention};
-use crate::query::lists::{NamePage, NameQuery};
+use crate::query::lists::{NamePage, NameQuery, PromptPage, PromptQuery};
 use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide};
 use crate::record::usage::{DAY, UsageEntry, UsageQuery};
 use crate::record::{NameRecord, ProcessRecord, QuarantineKind, QuestionRecord, TenantRecord};
@@ -191,6 +191,14 @@ impl Admin {
     /// The backend's.
     pub async fn names(&self, query: NameQuery) -> Result<NamePage, BackendError> {
         self.backend.names(query).await
+    }
+
+    /// Lists the prompts of a session, the newest first: see [`FleetSession::prompts`](crate::FleetSession::prompts).
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn prompts(&self, name: Name, query: PromptQuery) -> Result<PromptPage, BackendError> {
+        self.backend.prompts(name, query).await
     }
 
     /// Keeps a [feed](crate::FleetTenant::feed) from now on, as [`FleetBuilder::feed`](crate::FleetBuilder::feed) does. `None`: keeps none,

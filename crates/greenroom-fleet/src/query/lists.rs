@@ -252,6 +252,11 @@ impl Default for PromptQuery {
 }
 
 impl PromptEntry {
+    /// The place of the prompt in the list. Pass it to [`PromptQuery::after`] to list older prompts.
+    pub fn cursor(&self) -> PromptCursor {
+        PromptCursor { order: self.record.order, prompt: self.record.id }
+    }
+
     /// The content as a prompt of a session. `None`: it is no longer kept, or another version has kept it and this one cannot read it.
     pub fn prompt(&self) -> Option<greenroom::Prompt> {
         serde_json::from_value(self.content.as_ref()?.prompt.clone()).ok()

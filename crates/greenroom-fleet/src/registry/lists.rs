@@ -102,7 +102,7 @@ impl Step<'_> {
                 for (key, _) in &mut rows {
                     let cursor = cursor_of(&key)?;
                     let record = step.readable(step.prompt_record(cursor.prompt))?;
-                    found.extend(record.filter(|record| query.takes(record)).map(|record| (cursor, record)));
+                    found.extend(record.filter(|record| query.takes(record)));
                     next = Some(cursor);
                     if found.len() == limit {
                         break;
@@ -122,26 +122,22 @@ impl Step<'_> {
     }
 
     /// The prompts of a page with their contents and outcomes, as many as have some bytes.
-    fn entries_of_page(
-        &self,
-        found: Vec<(PromptCursor, PromptRecord)>,
-        next: Option<PromptCursor>,
-    ) -> Result<PromptPage> {
+    fn entries_of_page(&self, found: Vec<PromptRecord>, next: Option<PromptCursor>) -> Result<PromptPage> {
         let size = |table: Table, id: PromptId| {
             let key = Key::of(table).prompt(id);
             let rows = self.txn.scan(Part::Sizes, key.bytes(), &key.end(), 1);
             rows.first().map_or(Ok(0), |(_, size)| number(size))
         };
         let mut sizes = Vec::with_capacity(found.len());
-        for (_, record) in &found {
+        for record in &found {
             sizes.push(size(Table::Contents, record.id)? + size(Table::Outcomes, record.id)?);
         }
         let mut page = PromptPage { prompts: Vec::new(), next };
         if self.txn.lacks_rows() {
             return Ok(page);
         }
-        let (mut bytes, mut last, all) = (0, None, found.len());
-        for ((cursor, record), size) in found.into_iter().zip(sizes) {
+        let (mut bytes, all) = (0, found.len());
+        for (record, size) in found.into_iter().zip(sizes) {
             if bytes >= BYTES {
                 break;
             }
@@ -149,10 +145,9 @@ impl Step<'_> {
             let content = self.readable(self.content(record.id))?;
             let outcome = self.readable(self.outcome(record.id))?;
             page.prompts.push(PromptEntry { record, content, outcome });
-            last = Some(cursor);
         }
         if page.prompts.len() < all {
-            page.next = last;
+            page.next = page.prompts.last().map(PromptEntry::cursor);
         }
         Ok(page)
     }
