@@ -5,8 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use greenroom_fleet::{FeedCursor, Name, NodeId, PromptId, QuarantineKind, QuestionId, Tenant, Term};
+use greenroom_fleet::{
+    FeedCursor, Name, NodeId, PromptCursor, PromptFilter, PromptId, QuarantineKind, QuestionId, Tenant, Term,
+};
 
+use crate::rows::State;
 use crate::text::{read_age, read_day};
 
 const ENDS: &str = "\
@@ -46,9 +49,17 @@ pub(crate) enum Command {
     /// Lists the nodes
     Nodes,
     /// Lists sessions
-    Names(Names),
+    Names {
+        #[command(flatten)]
+        names: Names,
+        /// Sessions that are shown in this state only
+        #[arg(long, value_enum)]
+        state: Option<State>,
+    },
     /// Lists sessions that somebody has to look at
     Stuck(Names),
+    /// Lists the prompts of a session, the newest first
+    Prompts(Prompts),
     /// Lists open questions, the nearest deadline first
     Questions {
         /// Questions of this tenant only
@@ -132,17 +143,46 @@ pub(crate) enum Command {
     Completions { shell: Shell },
 }
 
+// clap names a group after its struct, and the command `Names` has a group of this name.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Names {
     /// Sessions of this tenant only
     #[arg(long, value_parser = tenant)]
     pub(crate) tenant: Option<Tenant>,
+    /// Sessions whose name begins with this text after the tenant
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
+    /// Sessions with this label only
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) label: Option<(String, String)>,
     /// Sessions after this one
     #[arg(long, value_name = "TENANT/SESSION")]
     pub(crate) after: Option<Name>,
     /// The number of sessions [default: all]
     #[arg(long)]
     pub(crate) limit: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Prompts {
+    #[arg(value_name = "TENANT/SESSION")]
+    pub(crate) name: Name,
+    /// Prompts in this state only
+    #[arg(long, value_enum)]
+    pub(crate) state: Option<PromptStage>,
+    /// Prompts with this label only
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) label: Option<(String, String)>,
+    /// Prompts that are older than this one: the `cursor` in its JSON
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<PromptCursor>,
+    /// The number of prompts
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: usize,
+    /// Shows the text of each prompt, which a customer may have written: its first line, or all of it in JSON
+    #[arg(long)]
+    pub(crate) text: bool,
 }
 
 #[derive(Args, Debug)]
@@ -283,8 +323,32 @@ pub(crate) enum Sort {
     Age,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PromptStage {
+    Waiting,
+    Running,
+    Ended,
+}
+
+impl PromptStage {
+    pub(crate) fn filter(self) -> PromptFilter {
+        match self {
+            Self::Waiting => PromptFilter::Waiting,
+            Self::Running => PromptFilter::Running,
+            Self::Ended => PromptFilter::Ended,
+        }
+    }
+}
+
 fn tenant(text: &str) -> Result<Tenant, String> {
     Tenant::new(text).map_err(|error| error.to_string())
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a label is written as KEY=VALUE".to_owned()),
+    }
 }
 
 fn kind(text: &str) -> Result<QuarantineKind, String> {

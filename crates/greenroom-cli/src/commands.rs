@@ -5,16 +5,18 @@ use std::time::{Duration, UNIX_EPOCH};
 use greenroom::callback::InquiryAnswer;
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::{
-    FeedPage, FeedRetention, Name, NameFilter, NameQuery, NameRecord, QuestionAnswer, QuestionQuery, Quota,
-    Tenant, UsageQuery, Withdrawn,
+    FeedPage, FeedRetention, Name, NameFilter, NameQuery, NameRecord, PromptQuery, QuestionAnswer,
+    QuestionQuery, Quota, Tenant, UsageQuery, Withdrawn,
 };
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::arguments::{Answer, Command, Feed, Move, Names, QuotaOf, Unquarantine, UsageOf};
+use crate::arguments::{
+    Answer, Command, Feed, Move, Names, PromptStage, Prompts, QuotaOf, Unquarantine, UsageOf,
+};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::rows::{FeedRow, NameRow, NodeRow, ProcessRow, QuestionRow, UsageRow};
+use crate::rows::{FeedRow, NameRow, NodeRow, ProcessRow, PromptRow, QuestionRow, State, UsageRow};
 use crate::target::Fleet;
 
 /// Sessions or entries of a request.
@@ -32,8 +34,11 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
             let nodes: Vec<NodeRow> = admin.nodes().await?.iter().map(NodeRow::of).collect();
             Ok(output.page(&nodes)?)
         }
-        Command::Names(names) => list(admin, names, None, output).await,
-        Command::Stuck(names) => list(admin, names, Some(NameFilter::Stuck), output).await,
+        Command::Names { names, state } => {
+            list(admin, names, state.and_then(State::filter), state, output).await
+        }
+        Command::Stuck(names) => list(admin, names, Some(NameFilter::Stuck), None, output).await,
+        Command::Prompts(prompts) => list_prompts(admin, prompts, output).await,
         Command::Questions { tenant, name, limit } => questions(admin, tenant, name, limit, output).await,
         Command::Answer(answer) => answer_question(admin, answer, output).await,
         Command::Quarantine { name, why } => {
@@ -102,13 +107,25 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
     }
 }
 
-/// Lists names page by page, so that a long list is not in memory as a whole.
-async fn list(admin: &Admin, names: Names, only: Option<NameFilter>, output: &mut Output) -> Done {
-    let (mut after, mut left) = (names.after, names.limit.unwrap_or(usize::MAX));
+/// Lists names page by page, so that a long list is not in memory as a whole. `only` narrows the requests, and `state` decides.
+async fn list(
+    admin: &Admin,
+    names: Names,
+    only: Option<NameFilter>,
+    state: Option<State>,
+    output: &mut Output,
+) -> Done {
+    let Names { tenant, prefix, label, mut after, limit } = names;
+    let mut left = limit.unwrap_or(usize::MAX);
     while left > 0 {
-        let found = admin.names(query(names.tenant.as_ref(), only, after, left.min(PAGE))).await?;
-        left = left.saturating_sub(found.names.len());
-        let rows: Vec<NameRow> = found.names.iter().map(|record| NameRow::of(record, admin.now())).collect();
+        let length = if state.is_some() { PAGE } else { left.min(PAGE) };
+        let asked = query(tenant.as_ref(), only, after, length).prefix(&prefix);
+        let asked = label.iter().fold(asked, |asked, (key, value)| asked.label(key, value));
+        let found = admin.names(asked).await?;
+        let rows = found.names.iter().map(|record| NameRow::of(record, admin.now()));
+        let rows: Vec<_> =
+            rows.filter(|row| state.is_none_or(|state| row.state == state)).take(left).collect();
+        left -= rows.len();
         output.page(&rows)?;
         after = match found.next {
             Some(next) => Some(next),
@@ -128,6 +145,25 @@ pub(crate) fn query(
     let query = tenant.cloned().into_iter().fold(NameQuery::new().limit(limit), NameQuery::tenant);
     let query = only.into_iter().fold(query, NameQuery::only);
     after.into_iter().fold(query, NameQuery::after)
+}
+
+/// Lists the prompts of a session page by page.
+async fn list_prompts(admin: &Admin, prompts: Prompts, output: &mut Output) -> Done {
+    let Prompts { name, state, label, mut after, limit: mut left, text } = prompts;
+    let query = state.map(PromptStage::filter).into_iter().fold(PromptQuery::new(), PromptQuery::only);
+    let query = label.into_iter().fold(query, |query, (key, value)| query.label(key, value));
+    while left > 0 {
+        let asked = after.into_iter().fold(query.clone().limit(left), PromptQuery::after);
+        let found = admin.prompts(name.clone(), asked).await?;
+        left = left.saturating_sub(found.prompts.len());
+        let rows: Vec<PromptRow> = found.prompts.iter().map(|entry| PromptRow::of(entry, text)).collect();
+        output.page(&rows)?;
+        after = match found.next {
+            Some(next) => Some(next),
+            None => break,
+        };
+    }
+    Ok(())
 }
 
 async fn unquarantine(admin: &Admin, which: Unquarantine, output: &mut Output) -> Done {

@@ -11,7 +11,7 @@ pub(crate) trait Row: Serialize {
     /// The headings of the columns, in capitals.
     const COLUMNS: &'static [&'static str];
 
-    /// The cells, one for each column.
+    /// The cells, one for each column. A list may leave out its last columns, in all of its lines.
     fn cells(&self) -> Vec<String>;
 }
 
@@ -35,8 +35,11 @@ impl Output {
             }
         } else {
             let mut lines: Vec<Vec<String>> = rows.iter().map(shown_cells).collect();
-            if self.is_terminal && !rows.is_empty() && !std::mem::replace(&mut self.has_heading, true) {
-                lines.insert(0, R::COLUMNS.iter().map(|name| (*name).to_owned()).collect());
+            if self.is_terminal
+                && let Some(columns) = lines.first().map(Vec::len)
+                && !std::mem::replace(&mut self.has_heading, true)
+            {
+                lines.insert(0, R::COLUMNS.iter().take(columns).map(|name| (*name).to_owned()).collect());
             }
             for line in if self.is_terminal { aligned(&lines) } else { with_tabs(&lines) } {
                 writeln!(self.out, "{line}")?;

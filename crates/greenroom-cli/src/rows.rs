@@ -1,17 +1,22 @@
 //! The lines of lists: their columns, and their JSON.
 
+mod prompts;
+
 use std::time::Duration;
 
+use clap::ValueEnum;
 use greenroom_fleet::admin::NodeReport;
 use greenroom_fleet::{
-    FeedEntry, FeedEvent, NameRecord, NameState, NodeState, ProcessRecord, QuarantineKind, QuestionRecord,
-    Timestamp, Usage, UsageEntry,
+    FeedEntry, FeedEvent, Labels, NameFilter, NameRecord, NameState, NodeState, ProcessRecord,
+    QuarantineKind, QuestionRecord, Timestamp, Usage, UsageEntry,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::output::Row;
 use crate::text::{age, moment_of};
+
+pub(crate) use prompts::PromptRow;
 
 /// A node. Times are in milliseconds.
 #[derive(Serialize)]
@@ -83,24 +88,25 @@ pub(crate) struct NameRow {
     /// The kind of its quarantine.
     kind: Option<QuarantineKind>,
     why: Option<String>,
+    labels: Labels,
     #[serde(skip)]
     pub(crate) age: Duration,
 }
 
 /// The state of a session, as the command shows it. States with the most to look at come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
     Quarantined,
     Deleting,
     Moving,
-    /// Its activations fail, or its owners are lost.
+    /// Its activations fail, or its owners are lost
     Failing,
-    /// It runs a turn.
+    /// It runs a turn
     Running,
-    /// It is awake.
+    /// It is awake, without a turn
     Awake,
-    /// Prompts wait for it.
+    /// Prompts wait for it
     Waiting,
     Asleep,
 }
@@ -116,6 +122,18 @@ impl State {
             NameState::Owned { .. } => Self::Awake,
             _ if record.queued > 0 => Self::Waiting,
             _ => Self::Asleep,
+        }
+    }
+
+    /// The narrowest filter that finds all names in this state. It may find others, too. `None`: no filter does.
+    pub(crate) fn filter(self) -> Option<NameFilter> {
+        match self {
+            Self::Quarantined => Some(NameFilter::Quarantined),
+            Self::Deleting | Self::Moving | Self::Failing => Some(NameFilter::Stuck),
+            Self::Running => Some(NameFilter::Running),
+            Self::Awake => Some(NameFilter::Owned),
+            Self::Waiting => Some(NameFilter::Waiting),
+            Self::Asleep => None,
         }
     }
 
@@ -169,6 +187,7 @@ impl NameRow {
             losses: record.losses,
             kind,
             why,
+            labels: record.labels.clone(),
             age: now.since(since),
         }
     }

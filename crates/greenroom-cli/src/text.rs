@@ -78,6 +78,16 @@ pub(crate) fn fit(text: &str, width: usize) -> Cow<'_, str> {
     cut.into()
 }
 
+/// The first line of a text that is not empty, cut after `most` characters. `…` stands for the rest of the text.
+pub(crate) fn first_line(text: &str, most: usize) -> String {
+    let text = text.trim();
+    let mut line: String = text.lines().next().unwrap_or_default().chars().take(most).collect();
+    if line.len() < text.len() {
+        line.push('…');
+    }
+    line
+}
+
 /// A time in its largest unit, such as `3m`.
 pub(crate) fn age(age: Duration) -> String {
     let seconds = age.as_secs();
@@ -171,6 +181,17 @@ mod tests {
         assert_eq!(fit("日本語", 4), "日…");
         assert_eq!(fit("abc", 1), "…");
         assert_eq!(fit("abc", 0), "");
+    }
+
+    #[test]
+    fn a_line_of_a_text_is_bounded_in_characters() {
+        assert_eq!(first_line(" \n\tabc \n", 3), "abc");
+        assert_eq!(first_line("日本語", 2), "日本…");
+        assert_eq!(first_line("a\nb", 80), "a…");
+        assert_eq!(first_line("\n", 80), "");
+        // Characters without a width count, too.
+        let unseen = "\u{200b}\u{1b}".repeat(1000);
+        assert_eq!(first_line(&unseen, 80).chars().count(), 81);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod fleet;
 mod history;
+mod lists;
 mod pipes;
 mod postgres;
 #[path = "../../../../tests/support/root.rs"]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use greenroom::Prompt;
 use greenroom_fleet::backend::{
     Backend, Channels, Commit, Committed, Lane, MemoryBackend, Reply, Requests, Rows, SocketServer, Wanted,
 };
@@ -131,30 +132,37 @@ pub(crate) fn name(name: &str) -> Name {
 
 /// Accepts a prompt for a session.
 pub(crate) async fn accepted(backend: &impl Requests, to: &str) -> PromptId {
-    accept(backend, to, None).await
+    accept(backend, to, |_| ()).await
 }
 
 /// Accepts a prompt for a session that is bound to a host.
 pub(crate) async fn bound(backend: &impl Requests, to: &str, host: &str) {
-    accept(backend, to, Some(host.to_owned())).await;
+    accept(backend, to, |accept| accept.host = Some(host.to_owned())).await;
 }
 
-async fn accept(backend: &impl Requests, to: &str, host: Option<String>) -> PromptId {
-    let accept = Accept {
+/// The content of a prompt.
+pub(crate) fn content(text: &str) -> PromptContent {
+    PromptContent { prompt: serde_json::to_value(Prompt::from(text)).unwrap(), continuation: None }
+}
+
+/// Accepts a prompt for a session, with a change.
+pub(crate) async fn accept(backend: &impl Requests, to: &str, change: impl FnOnce(&mut Accept)) -> PromptId {
+    let mut accept = Accept {
         prompt: PromptId::new(),
         name: name(to),
         profile: "support".to_owned(),
         conversation: Uuid::new_v4(),
-        host,
+        host: None,
         key: None,
         labels: Default::default(),
-        content: PromptContent { prompt: json!("hello"), continuation: None },
+        content: content("hello"),
         continuations: 0,
         not_before: None,
         wait: FOREVER,
         quota: Quota::default(),
-        bounds: QueueBounds { name: 100, tenant: 100_000, fleet: 100_000, ..QueueBounds::default() },
+        bounds: QueueBounds { name: 1000, tenant: 100_000, fleet: 100_000, ..QueueBounds::default() },
     };
+    change(&mut accept);
     let prompt = accept.prompt;
     assert!(matches!(backend.accept(accept).await.unwrap(), Accepted::New(_)));
     prompt

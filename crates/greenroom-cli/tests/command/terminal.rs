@@ -103,6 +103,20 @@ async fn a_list_in_a_terminal_has_headings_and_aligned_columns() {
 }
 
 #[tokio::test]
+async fn prompts_in_a_terminal_have_a_heading_for_each_column_that_is_shown() {
+    let service = Service::start().await;
+    accepted(&service.backend, "acme/a").await;
+    for (flag, last, cell) in [(None, "LABELS", "-"), (Some("--text"), "TEXT", "hello")] {
+        let arguments: Vec<_> = ["prompts", "acme/a"].into_iter().chain(flag).collect();
+        let mut person = Person::start(&service, &arguments);
+        assert!(person.until_end().await.success());
+        let rows = person.rows();
+        assert!(rows[0].starts_with("PROMPT") && rows[0].ends_with(last), "{rows:#?}");
+        assert_eq!(rows[1].split_at(rows[0].find(last).unwrap()).1, cell, "{rows:#?}");
+    }
+}
+
+#[tokio::test]
 async fn a_feed_in_a_terminal_is_followed_until_ctrl_c() {
     let service = Service::start().await;
     service.run(&["feed", "--keep", "1h"]).await.done();

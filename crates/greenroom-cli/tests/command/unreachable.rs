@@ -18,6 +18,7 @@ const COMMANDS: &[&[&str]] = &[
     &["nodes"],
     &["names"],
     &["stuck"],
+    &["prompts", "acme/a"],
     &["questions"],
     &["answer", "6f1c0000-0000-4000-8000-000000000000", "--allow"],
     &["quarantine", "acme/a", "why"],
