@@ -118,6 +118,7 @@ async fn list(
     let Names { tenant, prefix, label, mut after, limit } = names;
     let mut left = limit.unwrap_or(usize::MAX);
     while left > 0 {
+        // A page may have few names in the state.
         let length = if state.is_some() { PAGE } else { left.min(PAGE) };
         let asked = query(tenant.as_ref(), only, after, length).prefix(&prefix);
         let asked = label.iter().fold(asked, |asked, (key, value)| asked.label(key, value));
