@@ -218,10 +218,7 @@ impl FleetTurn {
         }
     }
 
-    /// Waits for the end of the turn and returns its outcome.
-    ///
-    /// Afterwards the [`usage`](PromptRecord::usage) of its [`record`](Self::record) has the tokens and the cost of the turn. The
-    /// `total_cost_usd` of a result is the sum of the conversation.
+    /// Waits for the end of the turn and returns its outcome. The tokens and the cost of the turn are in its [`record`](Self::record).
     ///
     /// Safe to cancel, and may be called more than once. Complete messages that you have not read can still be read; partial
     /// messages are dropped.
@@ -356,7 +353,7 @@ impl FleetTurn {
         }
     }
 
-    /// The record of the prompt as it is now: its state and its session.
+    /// The record of the prompt as it is now: its state, its session and its usage.
     ///
     /// # Errors
     /// The errors of a reader, see [`FleetTurn`].
