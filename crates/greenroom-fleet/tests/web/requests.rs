@@ -172,44 +172,84 @@ async fn a_fleet_without_its_cli_is_not_ready() {
     fleet.drain(std::time::Duration::ZERO).await;
 }
 
-/// The answer of a service without a fleet to a request from a page of a site.
-async fn hardened(method: &str, site: Option<&str>) -> Response {
+/// The answer of a service without a fleet to a request with these headers.
+async fn hardened(method: &str, path: &str, headers: &[(&str, &str)]) -> Response {
     let own = [("content-security-policy", "default-src 'none'")];
     let service =
         Router::new().route("/", any("done")).route("/own", get((own, "done"))).layer(from_fn(web::harden));
-    let (method, path) = if method == "OWN" { ("GET", "/own") } else { (method, "/") };
-    let request = Request::builder().method(method).uri(path);
-    let request = site.into_iter().fold(request, |request, site| request.header("sec-fetch-site", site));
+    let request = Request::builder().method(method).uri(path).header("host", "desk.test:8080");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
     service.oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
 }
+
+/// The headers of a browser by the page that sends the request, and whether it is of the service itself.
+const PAGES: [(&[(&str, &str)], bool); 13] = [
+    // A program.
+    (&[], true),
+    (&[("sec-fetch-site", "same-origin")], true),
+    (&[("sec-fetch-site", "none")], true),
+    (&[("sec-fetch-site", "same-site")], false),
+    (&[("sec-fetch-site", "cross-site")], false),
+    (&[("sec-fetch-site", "")], false),
+    (&[("sec-fetch-site", "same-origin, cross-site")], false),
+    // Over HTTP without TLS, browsers send the origin alone.
+    (&[("origin", "http://desk.test:8080")], true),
+    (&[("origin", "http://desk.test")], false),
+    (&[("origin", "http://other.test:8080")], false),
+    (&[("origin", "null")], false),
+    // A proxy behind TLS has another port; the browser knows better.
+    (&[("sec-fetch-site", "same-origin"), ("origin", "https://desk.test")], true),
+    (&[("sec-fetch-site", "same-site"), ("origin", "http://desk.test:8080")], false),
+];
 
 #[tokio::test]
 async fn a_page_of_another_origin_changes_nothing() {
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
-        for site in [None, Some("same-origin"), Some("none")] {
-            assert_eq!(hardened(method, site).await.status(), 200, "{method} {site:?}");
-        }
-        for site in ["same-site", "cross-site", "", "same-origin, cross-site"] {
-            let response = hardened(method, Some(site)).await;
-            assert_eq!(response.status(), 403, "{method} {site:?}");
+        for (headers, own) in PAGES {
+            let response = hardened(method, "/", headers).await;
+            assert_eq!(response.status(), if own { 200 } else { 403 }, "{method} {headers:?}");
             let body = response.into_body().collect().await.unwrap().to_bytes();
-            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
-            assert_eq!(body["code"], "cross_origin");
+            if !own {
+                let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                assert_eq!(body["code"], "cross_origin");
+            }
         }
     }
     // A link on another site.
     for method in ["GET", "HEAD"] {
-        assert_eq!(hardened(method, Some("cross-site")).await.status(), 200, "{method}");
+        for (headers, _) in PAGES {
+            assert_eq!(hardened(method, "/", headers).await.status(), 200, "{method} {headers:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_opens_no_websocket() {
+    for protocol in ["websocket", "WebSocket", "h2c, websocket"] {
+        for (headers, own) in PAGES {
+            let headers = [headers, &[("upgrade", protocol)]].concat();
+            let status = hardened("GET", "/", &headers).await.status();
+            assert_eq!(status, if own { 200 } else { 403 }, "{headers:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_host_of_http_2_is_in_the_uri() {
+    for (origin, status) in [("https://desk.test", 200), ("https://other.test", 403)] {
+        let response = hardened("POST", "https://desk.test/", &[("origin", origin)]).await;
+        assert_eq!(response.status(), status, "{origin}");
     }
 }
 
 #[tokio::test]
 async fn each_answer_has_the_headers_of_security() {
     // An answer, a refusal, and an answer with a policy of its own.
-    for (method, policy) in
-        [("GET", "frame-ancestors 'none'"), ("POST", "frame-ancestors 'none'"), ("OWN", "default-src 'none'")]
+    let policy = "form-action 'self'; frame-ancestors 'none'";
+    for (method, path, policy) in
+        [("GET", "/", policy), ("POST", "/", policy), ("GET", "/own", "default-src 'none'")]
     {
-        let response = hardened(method, Some("cross-site")).await;
+        let response = hardened(method, path, &[("sec-fetch-site", "cross-site")]).await;
         let header = |name: &str| response.headers()[name].to_str().unwrap();
         assert!(header("content-security-policy").ends_with(policy), "{method}");
         assert_eq!(response.headers().get_all("content-security-policy").iter().count(), 1);

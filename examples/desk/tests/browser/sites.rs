@@ -1,4 +1,4 @@
-//! Pages of other sites: they can link to the desk, and nothing else.
+//! Pages of other origins: they can link to the desk, but not show it in a frame or send it a prompt.
 
 use axum::Router;
 use axum::response::Html;
