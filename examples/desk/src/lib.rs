@@ -1,4 +1,4 @@
-//! A support desk: copy it as the start of a service of your own.
+//! A support desk. Start a service of your own from the template: see `docs/service.md`.
 //!
 //! The people of several tenants talk with an agent about their customers. Each customer has a session with a memory of its own, and
 //! tools that know the customer. What the agent may not do by a rule it asks the people of the tenant.
@@ -15,7 +15,7 @@
 //! | `GET /health/live`, `GET /health/ready` | for a load balancer |
 //!
 //! All but the page and the last two need the login of a person (`login.rs`), who reaches what is of their tenant and nothing else.
-//! Pages of other sites can link to the desk, and can neither send requests nor show it in a frame (`web::harden`).
+//! Pages of other origins can send `GET` only, and cannot read the answers or show the desk in a frame (`web::harden`).
 
 pub mod login;
 
