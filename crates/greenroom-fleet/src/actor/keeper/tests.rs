@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::actor::cell::NameCell;
 use crate::backend::{Backend, MemoryBackend};
+use crate::event::FleetEnd;
 use crate::id::{AttemptId, QuestionId};
 use crate::limits::FleetLimits;
 use crate::record::{NameState, PromptState};
@@ -292,6 +293,17 @@ async fn a_node_that_counts_as_dead_is_fenced_at_its_next_renewal() {
     let requests = stage.backend.total_requests();
     tokio::time::sleep(SECOND * 60).await;
     assert_eq!(stage.backend.total_requests(), requests, "a fenced node asks nothing any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_after_the_node_has_left_is_no_lost_lease() {
+    let stage = Stage::new().await;
+    let _keeper = stage.keeper();
+    stage.settle().await;
+    stage.shared.end.set(FleetEnd::Drained).unwrap();
+    stage.backend.leave(stage.shared.node).await.unwrap();
+    tokio::time::sleep(SECOND * 6).await;
+    assert!(!stage.shared.lost.is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]

@@ -115,7 +115,10 @@ impl NodeWatch {
             }
         }
         let Owned::Done(node) = renewed? else {
-            counts_as_dead(shared);
+            // The end is known: the node has left the backend, which counts it as dead, too.
+            if shared.end.get().is_none() {
+                counts_as_dead(shared);
+            }
             return Ok(began + lease / 6);
         };
         if let Err(error) = shared.fence.hold(sent).await {

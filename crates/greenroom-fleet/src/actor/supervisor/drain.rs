@@ -83,10 +83,12 @@ impl FleetState {
 
     /// Leaves the backend, once no name is left.
     pub(super) fn check_drained(&mut self) {
-        let Some(draining) = &mut self.draining else { return };
-        if !self.names.is_empty() || draining.leaving.is_some() {
+        if self.draining.is_none() || !self.names.is_empty() || self.left() {
             return;
         }
+        // Before the node leaves: a renewal that comes too late is no loss of the lease.
+        self.tell_end();
+        let Some(draining) = &mut self.draining else { return };
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
         draining.leaving = Some(spawn(async move {
             match repeat(&shared, || shared.backend.leave(shared.node)).await {

@@ -107,16 +107,22 @@ impl Drop for FleetState {
 }
 
 impl FleetState {
+    /// Tells how the fleet ends, unless that is known already.
+    fn tell_end(&self) {
+        let has_failed = self.draining.is_none() || self.shared.lost.is_cancelled();
+        let end = if has_failed { FleetEnd::Failed } else { FleetEnd::Drained };
+        // An error: it is known.
+        self.shared.end.set(end).ok();
+    }
+
     /// Tells the end of the fleet, however it ended. After a drain nothing is left; a supervisor that failed or was killed leaves
     /// sessions, which end at once. Does nothing the second time.
     fn end(&mut self) {
         if self.keeper.take().is_none() {
             return;
         }
+        self.tell_end();
         let shared = self.shared.clone();
-        let has_failed = self.draining.is_none() || shared.lost.is_cancelled();
-        // An error: the end is known already.
-        shared.end.set(if has_failed { FleetEnd::Failed } else { FleetEnd::Drained }).ok();
         shared.draining.cancel();
         shared.lost.cancel();
         let (left_over, in_time) = (!self.left(), self.draining.is_some());
