@@ -45,7 +45,7 @@ impl Prompt {
         matches!(self.known, Known::Sent | Known::Accepted(_))
     }
 
-    /// The fault of the prompt's end. `told`: how often each text was given to a CLI.
+    /// Returns why the prompt's outcome is wrong, if it is. `told`: how often each text was given to a CLI.
     pub(crate) fn fault(&self, told: &BTreeMap<String, u32>) -> Option<String> {
         let times = |text: &str| told.get(text).copied().unwrap_or(0);
         let (begun, continued) = (times(&self.text), times(&self.continuation()));
