@@ -146,10 +146,7 @@ impl Browser {
         self.to.write_all(&line).await.unwrap();
         in_time(method, async {
             loop {
-                let mut line = Vec::new();
-                self.from.read_until(0, &mut line).await.unwrap();
-                assert_eq!(line.pop(), Some(0), "Chromium has ended");
-                let mut message: Value = serde_json::from_slice(&line).unwrap();
+                let mut message = self.message().await;
                 if message["id"] == self.commands {
                     return match message.get("error") {
                         Some(error) => Err(error.to_string()),
@@ -162,6 +159,13 @@ impl Browser {
         .await
     }
 
+    async fn message(&mut self) -> Value {
+        let mut line = Vec::new();
+        self.from.read_until(0, &mut line).await.unwrap();
+        assert_eq!(line.pop(), Some(0), "Chromium has ended");
+        serde_json::from_slice(&line).unwrap()
+    }
+
     fn event(&mut self, event: &Value) {
         let parameters = &event["params"];
         match event["method"].as_str() {
@@ -171,6 +175,21 @@ impl Browser {
             }
             _ => {}
         }
+    }
+
+    /// Waits until Chromium logs an error with this text, and takes it from `errors`.
+    pub(crate) async fn logs(&mut self, text: &str) {
+        in_time(format!("the error {text:?}"), async {
+            loop {
+                if let Some(logged) = self.errors.iter().position(|error| error.contains(text)) {
+                    self.errors.remove(logged);
+                    return;
+                }
+                let message = self.message().await;
+                self.event(&message);
+            }
+        })
+        .await;
     }
 
     /// Loads a page, and returns when its scripts have run.

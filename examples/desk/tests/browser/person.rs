@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::Request;
+use axum::routing::get;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
@@ -34,6 +35,8 @@ impl Person {
             let node = behind.lock().unwrap().clone();
             node.oneshot(request)
         });
+        // Chromium asks for an icon of each page that names none, such as a problem.
+        let balancer = balancer.route("/favicon.ico", get(()));
         let mut serving = JoinSet::new();
         let address = serve(balancer, &mut serving).await;
         browser.look(1200, 800, false).await;
