@@ -11,7 +11,7 @@ use desk::Connect;
 use desk::login::Logins;
 use greenroom_fleet::backend::{LocalBackend, PostgresBackend, PostgresOptions};
 use greenroom_fleet::web::Login;
-use greenroom_fleet::{FleetBuilder, PromptId, Tenant};
+use greenroom_fleet::{Fleet, FleetBuilder, PromptId, Tenant};
 use greenroom_testkit::{ModelTurn, Script, ScriptedClis};
 use serde_json::json;
 use tempfile::TempDir;
@@ -38,29 +38,35 @@ pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments,
 }
 
 fn lamp() -> Script {
+    let ask = ModelTurn::new().text("I ask whether I may. ");
     Script::new()
         .turn(ModelTurn::new().text("Let me look. ").call("mcp__orders__list", json!({})))
         .turn(ModelTurn::new().text("Your lamp arrives on Monday."))
-        .turn(
-            ModelTurn::new()
-                .text("I ask whether I may. ")
-                .call("mcp__orders__cancel", json!({ "order": 17 })),
-        )
+        .turn(ask.call("mcp__orders__cancel", json!({ "order": 17 })))
         .turn(ModelTurn::new().text("So be it."))
         .otherwise(ModelTurn::new().text("I am only a script, and this is all I know."))
 }
 
-/// The logins of `DESK_LOGINS`: `SECRET:PERSON@TENANT`, separated by white space.
+/// A variable of the environment. The error does not show its value.
+fn variable(name: &str) -> Result<Option<String>, String> {
+    let value = std::env::var_os(name).map(std::ffi::OsString::into_string).transpose();
+    value.map_err(|_| format!("{name} is not UTF-8"))
+}
+
+/// The logins of `DESK_LOGINS`: `SECRET:PERSON@TENANT`, separated by white space. Without it they are made up.
 pub(crate) fn logins() -> Result<Logins, Box<dyn Error>> {
     let made_up = || ["anna@acme", "bela@umbrella"].map(|who| format!("{}:{who}", PromptId::new())).join(" ");
-    let logins = std::env::var("DESK_LOGINS").unwrap_or_else(|_| made_up());
-    let read = |text: &str| {
-        let parts = text.split_once(':').and_then(|(secret, who)| Some((secret, who.rsplit_once('@')?)));
-        // The error repeats no secret.
+    let mut logins = HashMap::new();
+    // The errors repeat no secret.
+    for login in variable("DESK_LOGINS")?.unwrap_or_else(made_up).split_whitespace() {
+        let parts = login.split_once(':').and_then(|(secret, who)| Some((secret, who.rsplit_once('@')?)));
+        let parts = parts.filter(|(secret, (person, tenant))| ![secret, person, tenant].contains(&&""));
         let (secret, (person, tenant)) = parts.ok_or("a login of DESK_LOGINS is no SECRET:PERSON@TENANT")?;
-        Ok((secret.to_owned(), Login::new(Tenant::new(tenant)?).person(person)))
-    };
-    Ok(Arc::new(logins.split_whitespace().map(read).collect::<Result<_, Box<dyn Error>>>()?))
+        if logins.insert(secret.to_owned(), Login::new(Tenant::new(tenant)?).person(person)).is_some() {
+            return Err("a secret stands twice in DESK_LOGINS".into());
+        }
+    }
+    Ok(Arc::new(logins))
 }
 
 impl Arguments {
@@ -69,18 +75,18 @@ impl Arguments {
         self.values.get(name).map(String::as_str)
     }
 
-    /// The fleet with its backend: a file, or the database of `DESK_DATABASE`.
-    pub(crate) async fn open(&self, desk: FleetBuilder) -> Result<FleetBuilder, Box<dyn Error>> {
-        let data =
-            std::path::absolute(self.get("--data").map_or(self.forgotten.path(), |data| data.as_ref()))?;
-        match (std::env::var("DESK_DATABASE").ok(), self.get("--host")) {
-            (None, None) => Ok(desk.backend(LocalBackend::open(data.join("fleet.redb")).await?)),
+    /// Starts the fleet on its backend: a file, or the database of `DESK_DATABASE`.
+    pub(crate) async fn start(&self, desk: FleetBuilder) -> Result<Fleet, Box<dyn Error>> {
+        let data = std::path::absolute(self.get("--data").map_or(self.forgotten.path(), str::as_ref))?;
+        let desk = match (variable("DESK_DATABASE")?, self.get("--host")) {
+            (None, None) => desk.backend(LocalBackend::open(data.join("fleet.redb")).await?),
             (Some(address), Some(host)) => {
                 let backend = PostgresBackend::connect(PostgresOptions::new(address)).await?;
-                Ok(desk.backend(backend).host(host).folder(data))
+                desk.backend(backend).host(host).folder(data)
             }
-            _ => Err("DESK_DATABASE needs --host NAME, and the other way round".into()),
-        }
+            _ => return Err("set both DESK_DATABASE and --host, or neither".into()),
+        };
+        Ok(desk.start().await?)
     }
 
     /// How a session gets its CLI.

@@ -30,10 +30,8 @@ use axum::{Json, Router};
 use greenroom::options::{BuiltInTools, EnvPolicy};
 use greenroom::{NoArgs, Session, SessionBuilder, ToolServer};
 use greenroom_fleet::web::{self, Choice, IdempotencyKey, Login, Problem};
-use greenroom_fleet::{
-    Access, Action, ActivationContext, Denied, Fleet, FleetBuilder, FleetSession, FleetTenant, FleetTurn,
-};
-use greenroom_fleet::{Name, PromptQuery, QuestionId, QuestionQuery, QuestionRecord, Quota};
+use greenroom_fleet::{Access, Action, ActivationContext, Denied, Fleet, FleetBuilder, FleetSession, Quota};
+use greenroom_fleet::{FleetTenant, FleetTurn, Name, PromptQuery, QuestionId, QuestionQuery, QuestionRecord};
 use serde_json::{Value, json};
 
 use login::Logins;
@@ -71,13 +69,12 @@ fn session(cx: &ActivationContext) -> SessionBuilder {
 /// The tools of a session, which know the customer, whatever the model says.
 fn orders(customer: &Name) -> ToolServer {
     let (who, shop) = (customer.session().to_owned(), customer.tenant().to_string());
-    let (found, cancelled) =
-        (format!("{who}'s lamp from {shop} arrives on Monday"), format!("{who} gets no lamp"));
+    let found = format!("{who}'s lamp from {shop} arrives on Monday");
+    let gone = format!("{who} gets no lamp");
+    let cancel = move |_: NoArgs| std::future::ready(gone.clone());
     ToolServer::new("orders", "1.0.0")
         .tool("list", "The customer's orders", move |_: NoArgs| std::future::ready(found.clone()))
-        .tool("cancel", "Cancels the customer's orders", move |_: NoArgs| {
-            std::future::ready(cancelled.clone())
-        })
+        .tool("cancel", "Cancels the customer's orders", cancel)
         .always_load(true)
 }
 
@@ -103,24 +100,21 @@ pub fn router(fleet: Fleet, logins: Logins) -> Router {
         .layer(from_fn(web::harden))
 }
 
+type Answer<T> = Result<T, Problem>;
+
 async fn me(login: Login) -> Json<Value> {
     Json(json!({ "tenant": login.tenant, "user": login.person }))
 }
 
 /// Accepts a prompt. The client reads its turn by its events, now or later.
-async fn prompt(
-    session: FleetSession,
-    key: IdempotencyKey,
-    text: String,
-) -> Result<impl IntoResponse, Problem> {
-    let turn = session.prompt(key.of(text)).await?;
-    let id = turn.prompt_id();
+async fn prompt(session: FleetSession, key: IdempotencyKey, text: String) -> Answer<impl IntoResponse> {
+    let id = session.prompt(key.of(text)).await?.prompt_id();
     let location = [(header::LOCATION, format!("/turns/{id}/events"))];
     Ok((StatusCode::ACCEPTED, location, Json(json!({ "turn": id }))))
 }
 
 /// The last turns of a customer, the newest first.
-async fn turns(session: FleetSession) -> Result<Json<Value>, Problem> {
+async fn turns(session: FleetSession) -> Answer<Json<Value>> {
     let page = session.prompts(PromptQuery::new().limit(50)).await?;
     let turns = page.prompts.iter().map(|one| {
         let (state, outcome) = (json!(one.record.state), one.outcome.as_ref());
@@ -130,19 +124,15 @@ async fn turns(session: FleetSession) -> Result<Json<Value>, Problem> {
     Ok(Json(json!({ "turns": turns.collect::<Vec<_>>() })))
 }
 
-async fn interrupt(session: FleetSession, turn: FleetTurn) -> Result<Json<Value>, Problem> {
+async fn interrupt(session: FleetSession, turn: FleetTurn) -> Answer<Json<Value>> {
     Ok(Json(json!({ "interrupted": session.interrupt_turn(turn.prompt_id()).await? })))
 }
 
-async fn questions(tenant: FleetTenant) -> Result<Json<Vec<QuestionRecord>>, Problem> {
+async fn questions(tenant: FleetTenant) -> Answer<Json<Vec<QuestionRecord>>> {
     Ok(Json(tenant.questions(QuestionQuery::new()).await?))
 }
 
 /// The first answer decides.
-async fn answer(
-    tenant: FleetTenant,
-    Path(question): Path<QuestionId>,
-    Json(choice): Json<Choice>,
-) -> Result<(), Problem> {
-    Ok(tenant.answer(question, choice).await?)
+async fn answer(tenant: FleetTenant, Path(id): Path<QuestionId>, Json(choice): Json<Choice>) -> Answer<()> {
+    Ok(tenant.answer(id, choice).await?)
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "the program under test is a process")]
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use greenroom_testkit::{ModelTurn, Script};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::postgres;
@@ -17,7 +19,8 @@ use crate::support::in_time;
 
 struct Program {
     child: Child,
-    stdout: Lines<BufReader<ChildStdout>>,
+    /// `None`: nobody reads it.
+    stdout: Option<Lines<BufReader<ChildStdout>>>,
     address: String,
 }
 
@@ -27,6 +30,14 @@ impl Program {
     }
 
     async fn with(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
+        let mut program = Self::spawn(variables, arguments);
+        let line = said(program.stdout(), "listening on http://").await;
+        program.address = line.split("http://").nth(1).unwrap().to_owned();
+        program
+    }
+
+    /// The program, which may not have started yet.
+    fn spawn(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_desk"))
             .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
@@ -36,10 +47,12 @@ impl Program {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = in_time("its first line", stdout.next_line()).await.unwrap().unwrap();
-        let address = line.strip_prefix("listening on http://").unwrap().to_owned();
-        Self { child, stdout, address }
+        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, stdout: Some(stdout), address: String::new() }
+    }
+
+    fn stdout(&mut self) -> &mut Lines<BufReader<ChildStdout>> {
+        self.stdout.as_mut().unwrap()
     }
 
     /// Sends a request, and returns the lines of its answer.
@@ -67,13 +80,32 @@ impl Program {
 
     /// Sends SIGTERM, and returns when the program has said that it stops.
     async fn terminate(&mut self) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
-        in_time("its last line", async {
-            while self.stdout.next_line().await.unwrap().unwrap() != "stopping" {}
-        })
-        .await;
+        self.signal(Signal::TERM);
+        said(self.stdout(), "stopping").await;
     }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    async fn exits_with_0(mut self) {
+        let exit = in_time("its end", self.child.wait()).await.unwrap();
+        assert!(exit.success(), "{exit}");
+    }
+}
+
+/// The first line of the program with this text.
+async fn said(stdout: &mut Lines<BufReader<ChildStdout>>, text: &str) -> String {
+    in_time(text, async {
+        loop {
+            let line = stdout.next_line().await.unwrap().unwrap();
+            if line.contains(text) {
+                return line;
+            }
+        }
+    })
+    .await
 }
 
 /// The first line with this text.
@@ -104,9 +136,38 @@ async fn sigterm_lets_a_turn_end_and_the_program_exits_with_0() {
     program.terminate().await;
     let end = line(&mut answer, "\"outcome\":").await;
     assert!(end.contains("\"outcome\":\"completed\"") && end.contains("On Monday."), "{end}");
-    let exit = in_time("its end", program.child.wait()).await.unwrap();
-    assert!(exit.success(), "{exit}");
-    assert!(TcpStream::connect(&program.address).await.is_err());
+    let address = program.address.clone();
+    program.exits_with_0().await;
+    assert!(TcpStream::connect(&address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_program_that_has_lost_the_reader_of_its_output() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut program = Program::start(&[]).await;
+        program.stdout = None;
+        program.signal(signal);
+        program.exits_with_0().await;
+    }
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_start() {
+    // A database that does not answer.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let database = format!("postgres://{}/none", silent.local_addr().unwrap());
+    let program = Program::spawn(&[("DESK_DATABASE", &database)], &["--host", "here"]);
+    let _connection = in_time("the connection", silent.accept()).await.unwrap();
+    program.signal(Signal::TERM);
+    program.exits_with_0().await;
+}
+
+#[tokio::test]
+async fn links_are_shown_of_made_up_logins_only() {
+    let mut program = Program::start(&[]).await;
+    assert!(said(program.stdout(), "anna of acme").await.ends_with("anna of acme"));
+    program.signal(Signal::TERM);
+    program.exits_with_0().await;
 }
 
 #[tokio::test]
@@ -121,8 +182,7 @@ async fn a_client_that_reads_nothing_does_not_hold_up_the_end() {
     line(&mut answer, "event: delta").await;
 
     program.terminate().await;
-    let exit = in_time("its end", program.child.wait()).await.unwrap();
-    assert!(exit.success(), "{exit}");
+    program.exits_with_0().await;
 }
 
 #[tokio::test]
@@ -133,7 +193,7 @@ async fn bad_arguments_are_named() {
         // Secrets are no arguments.
         (vec!["--login", "made-up:anna@acme"], "--login is no argument"),
         (vec!["--postgres", "postgres://127.0.0.1"], "--postgres is no argument"),
-        (vec!["--host", "here"], "DESK_DATABASE needs --host NAME"),
+        (vec!["--host", "here"], "set both DESK_DATABASE and --host, or neither"),
     ] {
         let stderr = refused(&[], &arguments).await;
         assert!(stderr.contains(said), "{stderr}");
@@ -142,17 +202,25 @@ async fn bad_arguments_are_named() {
 
 #[tokio::test]
 async fn bad_variables_are_named_without_their_secrets() {
-    for (variable, said) in [
-        (("DESK_LOGINS", "made-up:anna@acme sesame"), "DESK_LOGINS is no SECRET:PERSON@TENANT"),
-        (("DESK_DATABASE", "postgres://anna:sesame@127.0.0.1/desk"), "DESK_DATABASE needs --host NAME"),
+    const MALFORMED: &str = "DESK_LOGINS is no SECRET:PERSON@TENANT";
+    for (name, value, said) in [
+        ("DESK_LOGINS", &b"made-up:anna@acme sesame"[..], MALFORMED),
+        ("DESK_LOGINS", b"sesame:anna", MALFORMED),
+        ("DESK_LOGINS", b":anna@acme", MALFORMED),
+        ("DESK_LOGINS", b"sesame:@acme", MALFORMED),
+        ("DESK_LOGINS", b"sesame:anna@", MALFORMED),
+        ("DESK_LOGINS", b"sesame:anna@acme sesame:bela@umbrella", "a secret stands twice in DESK_LOGINS"),
+        ("DESK_LOGINS", b"sesame:anna@acme\xff", "DESK_LOGINS is not UTF-8"),
+        ("DESK_DATABASE", b"postgres://anna:sesame@127.0.0.1/desk", "set both DESK_DATABASE and --host"),
+        ("DESK_DATABASE", b"postgres://anna:sesame\xff@127.0.0.1/desk", "DESK_DATABASE is not UTF-8"),
     ] {
-        let stderr = refused(&[variable], &[]).await;
+        let stderr = refused(&[(name, OsStr::from_bytes(value))], &[]).await;
         assert!(stderr.contains(said) && !stderr.contains("sesame"), "{stderr}");
     }
 }
 
 /// The errors of a program that does not start.
-async fn refused(variables: &[(&str, &str)], arguments: &[&str]) -> String {
+async fn refused(variables: &[(&str, &OsStr)], arguments: &[&str]) -> String {
     let mut program = Command::new(env!("CARGO_BIN_EXE_desk"));
     let output = program.args(arguments).envs(variables.iter().copied()).kill_on_drop(true).output();
     let output = in_time("its end", output).await.unwrap();
@@ -170,18 +238,17 @@ async fn two_programs_on_postgres_are_nodes_of_one_desk() {
         let arguments = ["--host", host, "--data", data.to_str().unwrap()];
         Program::with(&[("DESK_DATABASE", &database)], &arguments).await
     };
-    let mut one = start("one").await;
+    let one = start("one").await;
     let turn = one.accepted("Where is it?").await;
-    let mut other = start("other").await;
+    let other = start("other").await;
     for program in [&one, &other] {
         let mut answer = program.request(&format!("GET {turn}"), "").await;
         let end = line(&mut answer, "\"outcome\":").await;
         assert!(end.contains("\"outcome\":\"completed\"") && end.contains("on Monday."), "{end}");
     }
-    for program in [&mut one, &mut other] {
+    for mut program in [one, other] {
         program.terminate().await;
-        let exit = in_time("its end", program.child.wait()).await.unwrap();
-        assert!(exit.success(), "{exit}");
+        program.exits_with_0().await;
     }
 }
 
