@@ -140,21 +140,6 @@ fn the_names_of_tests_are_short() {
 }
 
 #[test]
-fn the_guide_has_the_main_of_the_template() {
-    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
-    let (template, guide) = (read("template/src/main.rs"), read("docs/service.md"));
-    let program = guide.split("```rust,no_run\n").find(|program| program.contains("fn main()")).unwrap();
-    let program = program.split("\n```").next().unwrap();
-    // The guide declares the module in hidden lines.
-    let hidden = ["# ", "//!", "mod ", "#[cfg(test)]"];
-    let shown = |text: &str| {
-        let lines = text.lines().filter(|line| !hidden.iter().any(|start| line.starts_with(start)));
-        lines.collect::<Vec<_>>().join("\n").trim().to_owned()
-    };
-    assert_eq!(shown(program), shown(&template));
-}
-
-#[test]
 fn every_step_of_the_checks_is_in_one_slice_of_the_workflow() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let (run, workflow) = (read(".ci/run"), read(".github/workflows/ci.yml"));
