@@ -13,6 +13,7 @@ sdk_version=0.3.330
 # The programs from crates.io that the steps use.
 nextest_version=0.9.143
 fuzz_version=0.13.2
+# A later version needs a newer Rust than 1.95.
 generate_version=0.23.8
 
 # Reads the YAML of the template.
@@ -404,15 +405,13 @@ step_template() {
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "PyYAML==$yaml_version"
   need_postgres
   start_postgres
-  "$venv/bin/python" tests/template/check.py
+  need_systemd_analyze
+  GREENROOM_REQUIRE_POSTGRES=1 GREENROOM_REQUIRE_SYSTEMD=1 "$venv/bin/python" tests/template/check.py
 }
 
 # The files that the step `template` checks are those that the real `cargo generate` writes.
 step_template_generated() {
-  export PATH="$PWD/.tools/bin:$PATH"
-  # A later version needs a newer Rust than 1.95.
-  grep -qs "^\"cargo-generate $generate_version " .tools/.crates.toml ||
-    cargo install cargo-generate --version "$generate_version" --locked --debug --root .tools
+  need_program cargo-generate "$generate_version" cargo generate --version
   python3 tests/template/check.py --generate
 }
 
@@ -542,6 +541,14 @@ need_chromium() {
   command -v chromium >/dev/null || command -v google-chrome >/dev/null || {
     apt-get -o DPkg::Lock::Timeout=300 update -q
     DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -q -y --no-install-recommends chromium
+  }
+}
+
+# Checks the unit of the template.
+need_systemd_analyze() {
+  command -v systemd-analyze >/dev/null || {
+    apt-get -o DPkg::Lock::Timeout=300 update -q
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -q -y --no-install-recommends systemd
   }
 }
 

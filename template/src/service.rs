@@ -13,14 +13,15 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use greenroom::options::{BuiltInTools, EnvPolicy};
 use greenroom::{NoArgs, PermissionMode, Session, SessionBuilder, ToolServer};
 use greenroom_fleet::web::{self, IdempotencyKey, Login, Problem};
-use greenroom_fleet::{ActivationContext, Fleet, FleetBuilder, FleetSession, InvalidName};
-use greenroom_fleet::{Name, Quota, Tenant};
+use greenroom_fleet::{ActivationContext, Fleet, FleetBuilder, FleetSession, Name, Quota, Tenant};
+
+use crate::Result;
 
 /// The logins by their keys.
 pub(crate) type Logins = Arc<HashMap<String, Login>>;
@@ -32,7 +33,7 @@ pub(crate) fn sessions() -> FleetBuilder {
         .profile("default", session)
 }
 
-/// The session of a user, in folders that the fleet has made for it.
+/// The session of a customer, in folders that the fleet has made for it.
 pub(crate) fn session(cx: &ActivationContext) -> SessionBuilder {
     let mut options = cx.isolated_options();
     // The CLI does not get the other variables of this service, such as `DATABASE_URL`.
@@ -53,23 +54,30 @@ pub(crate) fn session(cx: &ActivationContext) -> SessionBuilder {
         .allow_server_tools("account")
 }
 
-/// Your tools. They know the user, whatever the model says.
+/// Your tools. They know the customer, whatever the model says.
 fn account(name: &Name) -> ToolServer {
     let owner = name.session().to_owned();
     ToolServer::new("account", "1.0.0")
-        .tool("owner", "The name of the user", move |_: NoArgs| {
+        .tool("owner", "The name of the customer", move |_: NoArgs| {
             std::future::ready(owner.clone())
         })
         .always_load(true)
 }
 
 /// Reads `TENANT:KEY`, more than once with spaces between. Put your login here: nothing else says which tenant a request is of.
-pub(crate) fn logins(keys: &str) -> Result<Logins, InvalidName> {
-    let logins = keys
-        .split_whitespace()
-        .filter_map(|login| login.split_once(':'));
-    let logins = logins.map(|(tenant, key)| Ok((key.to_owned(), Login::new(Tenant::new(tenant)?))));
-    Ok(Arc::new(logins.collect::<Result<_, InvalidName>>()?))
+/// Whoever has a key may use all sessions of its tenant.
+pub(crate) fn logins(keys: &str) -> Result<Logins> {
+    let mut logins = HashMap::new();
+    // The errors show no part of the value: it has secrets.
+    for login in keys.split_whitespace() {
+        let parts = login.split_once(':').filter(|(_, key)| !key.is_empty());
+        let (tenant, key) = parts.ok_or("a login of `API_KEYS` is not TENANT:KEY")?;
+        let tenant = Tenant::new(tenant).map_err(|_| "`API_KEYS` has an invalid tenant")?;
+        if logins.insert(key.to_owned(), Login::new(tenant)).is_some() {
+            return Err("`API_KEYS` has the same key twice".into());
+        }
+    }
+    Ok(Arc::new(logins))
 }
 
 /// Puts the login on the request. A request without one is answered 401.
@@ -92,16 +100,20 @@ pub(crate) fn router(fleet: Fleet, logins: Logins) -> Router {
         .layer(from_fn_with_state(logins, login))
         // Below the login: the platform has none.
         .merge(web::health())
+        .layer(from_fn(web::harden))
         .with_state(fleet)
 }
+
+/// The prompt that goes on with a turn which the end of the process has cut off.
+pub(crate) const GO_ON: &str = "You were interrupted. Look at what you have done, and go on.";
 
 /// Accepts a prompt. The client reads its turn by its events, now or later.
 async fn prompt(
     session: FleetSession,
     key: IdempotencyKey,
     text: String,
-) -> Result<impl IntoResponse, Problem> {
-    let turn = session.prompt(key.of(text)).await?;
+) -> std::result::Result<impl IntoResponse, Problem> {
+    let turn = session.prompt(key.of(text).continue_with(GO_ON, 1)).await?;
     let events = format!("/turns/{}/events", turn.prompt_id());
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, events)]))
 }
