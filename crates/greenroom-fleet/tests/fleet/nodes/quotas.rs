@@ -1,7 +1,7 @@
 //! Quotas that hold over all nodes, also when nodes are killed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use greenroom_fleet::backend::Requests;
 use greenroom_fleet::{Budget, FleetPrompt, Quota, Tenant};
@@ -39,17 +39,14 @@ async fn quotas_hold_over_four_nodes_of_which_two_are_killed() {
     for _ in 0..4 {
         nodes.push(node(&world, quota()).await);
     }
-    // Looks at the account and at the CLIs all the time.
-    let (most, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let (seen, stopped, watched) = (most.clone(), stop.clone(), world.clone());
+    // Looks at the account all the time.
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopped, watched) = (stop.clone(), world.clone());
     let watch = tokio::spawn(async move {
         while !stopped.load(Ordering::Relaxed) {
             let account = watched.backend.tenant(acme()).await.unwrap();
             assert!(account.spent + account.reserved <= BUDGET, "{account:?}");
             assert!(account.live as usize <= CAP, "{account:?}");
-            let live = watched.clis.live();
-            assert!(live <= CAP, "{live} CLIs");
-            seen.fetch_max(live, Ordering::Relaxed);
             sleep(std::time::Duration::from_millis(50)).await;
         }
     });
@@ -77,7 +74,8 @@ async fn quotas_hold_over_four_nodes_of_which_two_are_killed() {
     }
     stop.store(true, Ordering::Relaxed);
     watch.await.unwrap();
-    assert_eq!(most.load(Ordering::Relaxed), CAP, "the cap was used");
+    // Each start and end of a CLI counts, also between two looks.
+    assert_eq!(world.clis.most_live(), CAP, "the cap holds, and was used");
     let account = world.backend.tenant(acme()).await.unwrap();
     assert!(account.spent > BUDGET / 2 && account.spent <= BUDGET, "{account:?}");
     assert!(account.live as usize <= CAP && account.reserved <= BUDGET - account.spent, "{account:?}");
@@ -86,6 +84,40 @@ async fn quotas_hold_over_four_nodes_of_which_two_are_killed() {
     }
     let account = world.backend.tenant(acme()).await.unwrap();
     assert_eq!((account.live, account.reserved), (0, 0), "what dead nodes had was given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_over_their_reserve_exceed_the_budget_by_their_rest_at_most() {
+    const COST: u64 = 900_000;
+    // Their reserves are the whole budget.
+    const RUNNING: u64 = BUDGET / RESERVE;
+    let world = World::new();
+    let quota = quota().live(20);
+    let nodes = [node(&world, quota.clone()).await, node(&world, quota).await];
+    for number in 0..RUNNING as usize + 4 {
+        let session = named_of(&nodes[number % 2].fleet, "acme", &format!("name-{number}"));
+        drop(session.prompt("hold 0.9").await.unwrap());
+    }
+    world.clis.read(RUNNING as usize).await;
+    let begun = world.clis.prompts();
+    for (ended, (name, _)) in (1..).zip(begun) {
+        let session = named_of(&nodes[0].fleet, "acme", &name);
+        let running = session.record().await.unwrap().running.unwrap();
+        assert!(in_time("the interrupt", session.interrupt()).await.unwrap());
+        outcome(nodes[0].fleet.operator().turn(running)).await;
+        let account = world.backend.tenant(acme()).await.unwrap();
+        let left = (RUNNING - ended) * RESERVE;
+        assert_eq!((account.spent, account.reserved), (ended * COST, left), "no other turn has begun");
+    }
+    // The prompts that are left wait, since nothing is.
+    sleep(secs(60)).await;
+    assert_eq!(world.clis.prompts().len(), RUNNING as usize);
+    let account = world.backend.tenant(acme()).await.unwrap();
+    assert_eq!(account.queued, 4);
+    assert_eq!((account.spent - BUDGET, account.reserved), (RUNNING * (COST - RESERVE), 0));
+    for node in &nodes {
+        in_time("the drain", node.fleet.drain(secs(10))).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
