@@ -12,7 +12,7 @@
 //! | `background 60` | answers, and has a background agent for 60 s |
 //! | `background on` | answers, and has a background agent from then on |
 //! | `background off` | answers, and its background agent has ended |
-//! | `ask` | asks for a permission, and answers `re: ask` and the decision |
+//! | `ask` | asks for a permission, and answers `re: ask` and the decision, or when it is interrupted |
 //! | `die` | dies in the turn |
 //! | `die idle` | answers, and dies one second later |
 //! | anything else | answers `re: ` and the prompt |
@@ -393,8 +393,18 @@ impl Player<'_> {
                     "subtype": "can_use_tool", "tool_name": "Bash", "input": { "command": "ls" }, "tool_use_id": "toolu_1",
                 });
                 let asks = self.end.request(asks);
-                let decided = self.end.answer_to(&asks).await;
-                self.finish(prompt, &format!("ask {}", decided["behavior"].as_str().unwrap()));
+                loop {
+                    let Some(frame) = self.end.recv().await else { return Some(Exit::Code(0)) };
+                    let response = &frame["response"];
+                    if self.control(&frame) {
+                        self.end.fail_turn(prompt, "aborted_tools", "interrupted");
+                        break;
+                    } else if response["request_id"] == asks {
+                        let decided = response["response"]["behavior"].as_str().unwrap();
+                        self.finish(prompt, &format!("ask {decided}"));
+                        break;
+                    }
+                }
             }
             ("die", "") => return Some(Exit::Signal(9)),
             ("die", "idle") => {
