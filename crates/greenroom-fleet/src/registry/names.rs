@@ -5,7 +5,7 @@ use super::key::{Key, Table, name_at_start};
 use super::lost::process_key;
 use super::{Result, Step};
 use crate::error::BackendError;
-use crate::id::{AttemptId, Name, NodeId, Term};
+use crate::id::{AttemptId, Name, NodeId, Tenant, Term};
 use crate::query::feed::FeedEvent;
 use crate::record::{NameRecord, NameState, Quarantine};
 use crate::request::{ActivationFailed, Claim, Claimed, Counted, Marked, Owned, Ownership, Page};
@@ -13,7 +13,7 @@ use crate::request::{ActivationFailed, Claim, Claimed, Counted, Marked, Owned, O
 impl Step<'_> {
     pub(crate) fn claim(&mut self, claim: Claim) -> Result<Claimed> {
         self.txn.want(&Key::of(Table::Names).name(&claim.name));
-        self.txn.want(&Key::of(Table::DeletedTerm));
+        self.txn.want(&Key::of(Table::DeletedTerm).tenant(claim.name.tenant()));
         self.want_place(&claim.name, 0);
         self.want_quota(claim.name.tenant());
         // A node drains by its own word, so this is no matter of a moment.
@@ -57,7 +57,8 @@ impl Step<'_> {
         }
         // Later than the terms of all names that were deleted: this one may have been deleted and made again. The deletion came before the
         // record that was read, so a look is enough.
-        record.term = Term(record.term.max(self.looking(Self::deleted_term)?).0 + 1);
+        let deleted = self.looking(|step| step.deleted_term(claim.name.tenant()))?;
+        record.term = Term(record.term.max(deleted).0 + 1);
         record.state = NameState::Owned { node: claim.node, claim: claim.attempt, since: self.now };
         self.count_owned(claim.node, &claim.name, 1)?;
         self.txn.mark(&files_key(&claim.name, &node.host));
@@ -138,15 +139,15 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// The highest term of the names that were deleted.
-    fn deleted_term(&self) -> Result<Term> {
-        Ok(self.txn.read(&Key::of(Table::DeletedTerm))?.unwrap_or_default())
+    /// The highest term of the tenant's names that were deleted.
+    fn deleted_term(&self, tenant: &Tenant) -> Result<Term> {
+        Ok(self.txn.read(&Key::of(Table::DeletedTerm).tenant(tenant))?.unwrap_or_default())
     }
 
     /// Removes the record of a name, and its places in lists of names.
     pub(super) fn remove_name(&mut self, record: &NameRecord) -> Result<()> {
-        if record.term > self.deleted_term()? {
-            self.txn.write(&Key::of(Table::DeletedTerm), &record.term)?;
+        if record.term > self.deleted_term(record.name.tenant())? {
+            self.txn.write(&Key::of(Table::DeletedTerm).tenant(record.name.tenant()), &record.term)?;
         }
         self.end_numbers(&record.name)?;
         self.index_labels(record, false);

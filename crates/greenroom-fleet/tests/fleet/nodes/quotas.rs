@@ -32,6 +32,7 @@ async fn node(world: &World, quota: Quota) -> Node {
     .await
 }
 
+// Guards: paid
 #[tokio::test(start_paused = true)]
 async fn quotas_hold_over_four_nodes_of_which_two_are_killed() {
     let world = World::new();
@@ -86,6 +87,7 @@ async fn quotas_hold_over_four_nodes_of_which_two_are_killed() {
     assert_eq!((account.live, account.reserved), (0, 0), "what dead nodes had was given back");
 }
 
+// Guards: paid
 #[tokio::test(start_paused = true)]
 async fn turns_over_their_reserve_exceed_the_budget_by_their_rest_at_most() {
     const COST: u64 = 900_000;

@@ -43,6 +43,7 @@ impl Authoriser for Desk {
     }
 }
 
+// Guards: walled
 #[tokio::test(start_paused = true)]
 async fn the_authoriser_decides_on_each_call_for_a_person() {
     let scene = Scene::with_victim().await;
@@ -111,6 +112,7 @@ async fn an_answer_carries_the_person_for_whom_the_handle_acts() {
     assert_eq!(decision.answer().unwrap().by.as_deref(), Some("agent"));
 }
 
+// Guards: walled
 #[tokio::test(start_paused = true)]
 async fn people_may_do_nothing_without_an_authoriser() {
     let world = World::new();

@@ -138,16 +138,19 @@ async fn compare(attacks: Vec<(&'static str, Attack)>) {
     assert!(found.is_empty(), "with the victim, and without:\n{}", found.join("\n"));
 }
 
+// Guards: walled
 #[tokio::test(start_paused = true)]
 async fn no_call_of_a_tenant_shows_whether_another_tenant_exists() {
     compare(attacks_on_tenant()).await;
 }
 
+// Guards: walled
 #[tokio::test(start_paused = true)]
 async fn no_call_of_a_session_shows_whether_another_tenant_exists() {
     compare(attacks_on_session()).await;
 }
 
+// Guards: walled
 #[tokio::test(start_paused = true)]
 async fn no_call_of_a_turn_shows_whether_another_tenant_exists() {
     compare(attacks_on_turn()).await;

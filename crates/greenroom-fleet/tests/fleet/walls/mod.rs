@@ -110,6 +110,8 @@ impl Scene {
         // A third tenant: the node owns a session in each scene, also after the attacker has deleted its own.
         outcome(accepted(&fleet, "third", "40", "one").await).await;
         let theirs = if has_victim {
+            outcome(accepted(&fleet, VICTIM, "39", "one").await).await;
+            fleet.tenant(VICTIM).unwrap().session("39").unwrap().delete().await.unwrap();
             // The attacker has no session of this name.
             outcome(accepted(&fleet, VICTIM, "40", "mine alone").await).await;
             Some(comes(VICTIM).await)
