@@ -121,8 +121,9 @@ pub use face::prompt::FleetPrompt;
 pub use face::session::FleetSession;
 pub use face::snapshot::{FleetSnapshot, NameSnapshot, SnapshotQuery};
 pub use face::tenant::FleetTenant;
+pub use face::turn::FleetTurn;
+pub use face::turn::item::TurnItem;
 pub use face::turn::updates::TurnUpdates;
-pub use face::turn::{FleetTurn, TurnItem};
 pub use health::{Degradation, Health};
 pub use id::{
     AttemptId, CommandId, InvalidName, Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp,

@@ -112,7 +112,7 @@ pub enum Update {
         /// The number of the last missing message.
         to: u64,
     },
-    /// Nothing has come for 15 seconds. Proxies keep a connection open on which it is sent.
+    /// Nothing has come for 15 seconds. It keeps proxies from closing a silent connection.
     Heartbeat,
     /// The turn has ended. Its JSON is for the people of the tenant, without error texts and without the CLI's `result`:
     /// `outcome` is the [word](PromptOutcome::word), `text` the answer of a completed turn, and `why` the cause of any other end,

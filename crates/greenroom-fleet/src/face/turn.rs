@@ -1,5 +1,6 @@
 //! A turn of a fleet, as the application reads it.
 
+pub(crate) mod item;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod updates;
@@ -12,8 +13,9 @@ use std::time::Duration;
 use backon::Retryable;
 use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
+use self::item::{Next, TurnItem};
 use super::scope::Scope;
 use crate::access::Action;
 use crate::actor::context::FleetShared;
@@ -28,6 +30,9 @@ use crate::request::StoredText;
 
 /// The time that a backend has for its answer to a reader when the fleet has ended.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
+
+/// The time without news after which a reader of updates is told that the turn is silent.
+const SILENT: Duration = Duration::from_secs(15);
 
 /// The turn of a prompt: its messages as they come, and then its [`outcome`](FleetTurn::outcome).
 ///
@@ -82,69 +87,6 @@ pub struct FleetTurn {
     over: bool,
 }
 
-/// The next thing in a turn, for its readers in this crate.
-enum Next {
-    Item(Result<TurnItem, FleetError>),
-    /// The questions of the turn may have changed.
-    Questions,
-    Over,
-}
-
-/// The next step of a turn of a fleet.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum TurnItem {
-    /// A complete message of the CLI.
-    Message {
-        /// Its number in the turn, from 1. Numbers grow by 1 from message to message, except over a gap. A turn that goes on with
-        /// its continuation after its owner was lost goes on with its numbers.
-        seq: u64,
-        /// The message.
-        message: Message,
-    },
-    /// A partial message, while the model is writing. Partial messages come only from a turn that runs, and only if the profile
-    /// asks for them. Of a turn that runs on another node they have the text of the main thread only, put together for a tenth of a
-    /// second, and may be missing.
-    Partial(Message),
-    /// Complete messages are missing: the turn was over its bound
-    /// ([`FleetLimits::turn_bytes`](crate::FleetLimits::turn_bytes)), or the backend could not keep them.
-    Gap {
-        /// The number of the first missing message.
-        from: u64,
-        /// The number of the last missing message.
-        to: u64,
-    },
-    /// Partial messages are missing, because they were not read in time. The complete messages are not affected.
-    MissedPartials {
-        /// Their number.
-        count: u64,
-    },
-}
-
-impl TurnItem {
-    /// The message, if it is one.
-    pub fn message(&self) -> Option<&Message> {
-        match self {
-            TurnItem::Message { message, .. } | TurnItem::Partial(message) => Some(message),
-            TurnItem::Gap { .. } | TurnItem::MissedPartials { .. } => None,
-        }
-    }
-
-    /// The text blocks of a complete assistant message, joined. `None` without a text block, and for everything else.
-    pub fn text(&self) -> Option<String> {
-        self.message()?.text()
-    }
-
-    /// The number of a complete message, and of the last message of a gap: a reader that has handled the item goes on from the
-    /// next number. `None` for what is not kept.
-    pub fn seq(&self) -> Option<u64> {
-        match self {
-            TurnItem::Message { seq, .. } | TurnItem::Gap { to: seq, .. } => Some(*seq),
-            TurnItem::Partial(_) | TurnItem::MissedPartials { .. } => None,
-        }
-    }
-}
-
 impl FleetTurn {
     pub(crate) fn new(shared: Arc<FleetShared>, scope: Scope, prompt: PromptId, is_duplicate: bool) -> Self {
         Self {
@@ -191,16 +133,16 @@ impl FleetTurn {
     /// Safe to cancel: an item is taken only when it is returned.
     pub async fn next(&mut self) -> Option<Result<TurnItem, FleetError>> {
         loop {
-            match self.next_or_questions().await {
+            match self.next_or_questions(Instant::now() + SILENT).await {
                 Next::Item(item) => return Some(item),
-                Next::Questions => {}
+                Next::Questions | Next::Silent => {}
                 Next::Over => return None,
             }
         }
     }
 
-    /// The next thing. Safe to cancel.
-    async fn next_or_questions(&mut self) -> Next {
+    /// The next thing; `Silent` if nothing has come by a moment. Safe to cancel.
+    async fn next_or_questions(&mut self, silent: Instant) -> Next {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 return Next::Item(item);
@@ -211,9 +153,13 @@ impl FleetTurn {
             if self.over {
                 return Next::Over;
             }
-            if let Err(error) = self.advance().await {
-                (self.over, self.live) = (true, None);
-                self.ready.push_back(Err(error));
+            match self.advance(silent).await {
+                Ok(true) => {}
+                Ok(false) => return Next::Silent,
+                Err(error) => {
+                    (self.over, self.live) = (true, None);
+                    self.ready.push_back(Err(error));
+                }
             }
         }
     }
@@ -250,23 +196,26 @@ impl FleetTurn {
         stream::unfold(self, async |mut turn| turn.next().await.map(|item| (item, turn))).boxed()
     }
 
-    /// Comes one step nearer to the next item. Safe to cancel.
-    async fn advance(&mut self) -> Result<(), FleetError> {
+    /// Comes one step nearer to the next item. `false`: no news has come by `silent`. Safe to cancel.
+    async fn advance(&mut self, silent: Instant) -> Result<bool, FleetError> {
         if let Some(live) = self.held.take() {
-            return self.take_live(live).await;
+            return self.take_live(live).await.map(|()| true);
         }
-        let Some(live) = self.live.as_mut().filter(|_| !self.look) else { return self.look().await };
+        let Some(live) = self.live.as_mut().filter(|_| !self.look) else {
+            return self.look().await.map(|()| true);
+        };
         let heard = tokio::select! {
             biased;
             heard = live.next() => heard,
             () = self.shared.ended.cancelled() => Heard::Look,
+            () = sleep_until(silent) => return Ok(false),
         };
         match heard {
             Heard::Message(message) => self.held = Some(message),
             Heard::Missed(count) => self.ready.push_back(Ok(TurnItem::MissedPartials { count })),
             Heard::Look => self.look = true,
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes a live message after the complete messages before it. Ignores a message that the backend has given already, and parts

@@ -63,7 +63,7 @@ pub async fn harden(request: Request, next: Next) -> Response {
     response
 }
 
-/// A page reads and writes a WebSocket of another origin, with the cookies of that origin.
+/// Browsers let any page open a WebSocket to another origin, with its cookies.
 fn is_websocket(request: &Request) -> bool {
     let upgrades = request.headers().get_all(header::UPGRADE).iter();
     let mut protocols = upgrades.filter_map(|all| all.to_str().ok()).flat_map(|all| all.split(','));

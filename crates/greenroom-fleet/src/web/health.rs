@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// | request | 200 | 503 |
 /// |---|---|---|
 /// | `GET /health/live` | the process answers | never: restart a process that gives no answer |
-/// | `GET /health/ready` | send requests here | `draining`; `degraded` while causes keep the sessions of every profile from starting; `backend` while the backend does not answer within 2 s |
+/// | `GET /health/ready` | send requests here | `draining`; `degraded` while causes keep the sessions of every profile from starting, until a lone node needs a prompt to try again; `backend` while the backend does not answer within 2 s |
 ///
 /// Add them outside of the login: they name no tenant. The body is one word.
 pub fn health<S>() -> Router<S>

@@ -135,6 +135,25 @@ async fn the_events_of_a_turn_go_on_after_the_last_one_that_was_seen() {
     fleet.drain(std::time::Duration::from_secs(20)).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_silent_turn_sends_a_heartbeat_each_fifteen_seconds() {
+    // The CLI says nothing.
+    let (transport, _listener) = ScriptedCli::by_hand();
+    let profile = move |_: &_| Session::builder().transport(transport.clone());
+    let fleet = Fleet::builder().profile("default", profile).start().await.unwrap();
+    let session = fleet.tenant("acme").unwrap().session("42").unwrap();
+    let turn = session.prompt("When?").await.unwrap();
+    let request = Request::get(format!("/turns/{}", turn.prompt_id())).header("tenant", "acme");
+    let response = router(&fleet).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let (mut body, begun) = (response.into_body(), tokio::time::Instant::now());
+    for beats in 1..=2 {
+        let data = in_time("a heartbeat", body.frame()).await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(data, "event: heartbeat\ndata: {\"type\":\"heartbeat\"}\n\n");
+        assert_eq!(begun.elapsed().as_secs(), beats * 15);
+    }
+    fleet.drain(std::time::Duration::ZERO).await;
+}
+
 #[tokio::test]
 async fn headers_that_are_wrong_count_as_none() {
     let fleet = fleet().await;

@@ -11,13 +11,13 @@ mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use super::{FleetTurn, Next, TurnItem};
+use super::item::{Next, TurnItem};
+use super::{FleetTurn, SILENT};
 use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::hub::{is_said, starts_text};
@@ -25,9 +25,6 @@ use crate::id::QuestionId;
 use crate::record::QuestionRecord;
 use crate::request::Page;
 use crate::update::{Update, UpdateId};
-
-/// The time of silence before a heartbeat.
-const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The updates of a turn: what a page shows of it, from any node.
 ///
@@ -120,7 +117,7 @@ impl TurnUpdates {
     /// # Errors
     /// The errors of a reader, see [`FleetTurn`]. They are final.
     pub async fn next(&mut self) -> Option<Result<Update, FleetError>> {
-        let silent = Instant::now() + HEARTBEAT;
+        let silent = Instant::now() + SILENT;
         loop {
             if let Some(update) = self.ready.pop_front() {
                 return Some(Ok(update));
@@ -128,13 +125,9 @@ impl TurnUpdates {
             if self.over {
                 return None;
             }
-            match timeout_at(silent, self.advance()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    self.over = true;
-                    return Some(Err(error));
-                }
-                Err(_) => return Some(Ok(Update::Heartbeat)),
+            if let Err(error) = self.advance(silent).await {
+                self.over = true;
+                return Some(Err(error));
             }
         }
     }
@@ -144,19 +137,20 @@ impl TurnUpdates {
         stream::unfold(self, async |mut updates| updates.next().await.map(|update| (update, updates))).boxed()
     }
 
-    /// Comes one step nearer to the next update. Safe to cancel.
-    async fn advance(&mut self) -> Result<(), FleetError> {
+    /// Comes one step nearer to the next update: a heartbeat if no news has come by `silent`. Safe to cancel.
+    async fn advance(&mut self, silent: Instant) -> Result<(), FleetError> {
         if self.look {
             self.look_at_questions().await?;
             self.look = false;
             return Ok(());
         }
-        match self.turn.next_or_questions().await {
+        match self.turn.next_or_questions(silent).await {
             Next::Item(item) => self.take(item?),
             // The records do not show decisions, so read the questions again while one is open.
             Next::Questions => {
                 self.look = !self.questions.open.is_empty() || self.questions.asked != Some(self.turn.asked);
             }
+            Next::Silent => self.ready.push_back(Update::Heartbeat),
             Next::Over => {
                 let outcome = Box::new(self.turn.outcome().await?);
                 self.ready.push_back(Update::Outcome { id: UpdateId::END, outcome });
