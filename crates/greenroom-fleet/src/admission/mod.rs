@@ -58,7 +58,7 @@
 //! `idle_before_eviction`; else, of the holders between two turns, the one whose next turn is the last in order. A tenant at its own
 //! cap evicts only its own.
 //!
-//! A busy holder (background work, an open question) keeps its slot, and has its next turns on it while earlier requests wait:
+//! A busy holder (background work, or an open question between two turns) keeps its slot, and has its next turns on it while earlier requests wait:
 //!
 //! ```text
 //!  yields ──Busy(true)──► keeps its slot, over turns ──Busy(false): it was seen idle, or `limits.background` is over──► yields

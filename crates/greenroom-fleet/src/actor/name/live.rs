@@ -1,5 +1,6 @@
 //! A session from its activation to its end, the wait for the next one, and what watches both.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -305,8 +306,7 @@ impl NameActorState {
         let (idle_after, limit) = (limits.idle_after, limits.background);
         self.watch(async move {
             let idle = async {
-                let mut is_idle = timeout(SETTLES, session.wait_idle()).await.is_ok();
-                if !is_idle {
+                if timeout(SETTLES, session.wait_idle()).await.is_err() {
                     let since = *locked(&background).get_or_insert_with(Instant::now);
                     let left = limit.saturating_sub(since.elapsed());
                     // A session whose time was up in an earlier turn counts as idle.
@@ -315,15 +315,17 @@ impl NameActorState {
                         if timeout(left, session.wait_idle()).await.is_err() {
                             return PassivatedBy::Background;
                         }
-                        is_idle = true;
                     }
-                }
-                if is_idle {
-                    *locked(&background) = None;
                 }
                 // Also if a watch before this one has told that the session is busy.
                 tell(AdmissionMessage::Busy(false));
-                sleep(idle_after).await;
+                let ends = async {
+                    session.wait_idle().await;
+                    *locked(&background) = None;
+                    pending::<()>().await;
+                };
+                // An error: the session was idle, or counted as idle, for long.
+                timeout(idle_after, ends).await.ok();
                 PassivatedBy::Idle
             };
             let over = tokio::select! {

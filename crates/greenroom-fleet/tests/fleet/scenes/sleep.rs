@@ -182,6 +182,23 @@ async fn a_session_whose_background_work_is_over_its_time_in_a_turn_counts_as_id
 }
 
 #[tokio::test(start_paused = true)]
+async fn background_work_has_its_whole_time_again_after_late_work_has_ended() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.background = secs(200)).await;
+    let log = Log::of(&fleet);
+    asks(&fleet, "a", "background on").await;
+    sleep(secs(100)).await;
+    asks(&fleet, "a", "wait 150").await;
+    // The work goes on for ten seconds after this turn.
+    asks(&fleet, "a", "background 10").await;
+    sleep(secs(20)).await;
+    asks(&fleet, "a", "background on").await;
+    let answered = Instant::now();
+    let asleep = log.wait("sleep", |event| passivating(event, "a", PassivatedBy::Background)).await;
+    assert!((secs(200)..secs(202)).contains(&(asleep - answered)), "{:?}", asleep - answered);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_with_background_work_is_not_evicted() {
     let world = World::new();
     let fleet = world.fleet(|limits| limits.live = 2).await;
