@@ -115,7 +115,7 @@ impl NodeWatch {
             }
         }
         let Owned::Done(node) = renewed? else {
-            // The end is known: the node has left the backend, which counts it as dead, too.
+            // After a drain the backend reports this node as dead. That is no lost lease.
             if shared.end.get().is_none() {
                 counts_as_dead(shared);
             }

@@ -19,7 +19,7 @@ use crate::actor::name::NameMessage;
 use crate::actor::retry::{NotDone, repeat};
 use crate::actor::task::{Task, spawn};
 use crate::backend::Requests;
-use crate::event::FleetEvent;
+use crate::event::{FleetEnd, FleetEvent};
 
 /// The time that is kept for sessions whose turn is cut off, at most.
 const CUT: Duration = Duration::from_secs(5);
@@ -65,8 +65,14 @@ impl FleetState {
         self.check_drained();
     }
 
+    fn tell_drained(&self) {
+        let has_lost = self.shared.lost.is_cancelled();
+        self.tell_end(if has_lost { FleetEnd::Failed } else { FleetEnd::Drained });
+    }
+
     /// The drain is over.
     pub(super) fn drained(&mut self) {
+        self.tell_drained();
         // Dropped: that tells the callers.
         self.draining.iter_mut().for_each(|draining| draining.done.clear());
         self.myself.stop(None);
@@ -87,7 +93,7 @@ impl FleetState {
             return;
         }
         // Before the node leaves: a renewal that comes too late is no loss of the lease.
-        self.tell_end();
+        self.tell_drained();
         let Some(draining) = &mut self.draining else { return };
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
         draining.leaving = Some(spawn(async move {

@@ -107,11 +107,9 @@ impl Drop for FleetState {
 }
 
 impl FleetState {
-    /// Tells how the fleet ends, unless that is known already.
-    fn tell_end(&self) {
-        let has_failed = self.draining.is_none() || self.shared.lost.is_cancelled();
-        let end = if has_failed { FleetEnd::Failed } else { FleetEnd::Drained };
-        // An error: it is known.
+    /// Sets how the fleet ends. The first word counts.
+    fn tell_end(&self, end: FleetEnd) {
+        // An error: the end was set before.
         self.shared.end.set(end).ok();
     }
 
@@ -121,7 +119,7 @@ impl FleetState {
         if self.keeper.take().is_none() {
             return;
         }
-        self.tell_end();
+        self.tell_end(FleetEnd::Failed);
         let shared = self.shared.clone();
         shared.draining.cancel();
         shared.lost.cancel();

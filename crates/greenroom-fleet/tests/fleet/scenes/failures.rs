@@ -375,3 +375,29 @@ async fn a_request_to_sleep_is_over_when_the_start_of_its_session_has_failed() {
     sleep(secs(1)).await;
     assert_eq!((world.clis.starts_of("a"), stage(&fleet, "a").await), (1, "idle"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_the_supervisor_during_a_drain_is_a_failure() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let _turn = send(&fleet, "a", "hold").await;
+    world.clis.read(1).await;
+    let (draining, log) = (fleet.clone(), Log::of(&fleet));
+    let drain = tokio::spawn(async move { draining.drain(secs(60)).await });
+    log.wait("the drain", |event| matches!(event, FleetEvent::Draining)).await;
+    fleet.inject(FleetFault::Supervisor);
+    assert_eq!(in_time("the end", fleet.wait()).await, FleetEnd::Failed);
+    in_time("the drain", drain).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_that_has_drained_says_so_also_at_its_deadline() {
+    for limit in [secs(60), secs(0)] {
+        let world = World::new();
+        let fleet = world.fleet(|_| {}).await;
+        let _turn = send(&fleet, "a", "hold").await;
+        world.clis.read(1).await;
+        fleet.drain(limit).await;
+        assert_eq!(in_time("the end", fleet.wait()).await, FleetEnd::Drained);
+    }
+}
