@@ -42,7 +42,7 @@ pub enum FleetError {
     },
     /// The session, its tenant or the node that owns the session has too many commands that have not ended: nothing was done.
     #[error(
-        "too many commands to the node {node}, which owns the session, have not ended: try again when some have"
+        "the session, its tenant or its node {node} has too many commands that have not ended: try again later"
     )]
     OwnerBusy {
         /// The owner.

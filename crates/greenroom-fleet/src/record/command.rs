@@ -38,6 +38,8 @@ impl CommandRecord {
     pub const TENANT: usize = 64;
     /// The greatest number of commands for a node that have not ended, in the same way.
     pub const NODE: usize = 256;
+    /// The number of commands that a tenant may have on a node, whatever others have.
+    pub const SHARE: usize = 4;
 
     /// A command to be put, with a new id. The owner may take it until the deadline.
     pub fn new(owner: Ownership, kind: CommandKind, deadline: Timestamp) -> Self {

@@ -7,6 +7,9 @@ use crate::registry::map::key::{Key, Table, last_id};
 use crate::registry::{Result, Step};
 use crate::request::{Change, CommandPut, Owned, Ownership};
 
+/// Commands of a node that are listed at once: more than there are, because each session that a node owns has few.
+const LISTED: usize = 8192;
+
 impl Step<'_> {
     /// Keeps a command, if the node owns the name under the term and the bounds leave room.
     pub(crate) fn put_command(&mut self, put: CommandRecord) -> Result<CommandPut> {
@@ -32,12 +35,14 @@ impl Step<'_> {
         let of_node = Key::of(Table::CommandsOfNode).node(put.owner.node);
         let of_name = of_node.clone().name(&put.owner.name);
         let of_tenant = of_node.clone().tenant(put.owner.name.tenant());
-        let bounds = [
-            (&of_name, CommandRecord::NAME),
-            (&of_tenant, CommandRecord::TENANT),
-            (&of_node, CommandRecord::NODE),
-        ];
-        if bounds.iter().any(|(of, most)| self.txn.under(of, *most).len() == *most) {
+        let has = |of: &Key, most| self.txn.under(of, most).len() == most;
+        let is_full = match put.kind {
+            // An operator ends a session although its tenant has used up its commands.
+            CommandKind::MakeWay => has(&of_name, CommandRecord::NAME * 2),
+            _ if has(&of_name, CommandRecord::NAME) || has(&of_tenant, CommandRecord::TENANT) => true,
+            _ => has(&of_tenant, CommandRecord::SHARE) && has(&of_node, CommandRecord::NODE),
+        };
+        if is_full {
             return Ok(CommandPut::Full);
         }
         let command = CommandRecord { state: CommandState::Waiting, ..put };
@@ -52,7 +57,7 @@ impl Step<'_> {
     /// Commands that wait for a node, by names.
     pub(crate) fn commands(&self, node: NodeId, limit: usize) -> Result<Vec<CommandRecord>> {
         let mut waiting = Vec::new();
-        for (key, _) in self.txn.under(&Key::of(Table::CommandsOfNode).node(node), CommandRecord::NODE) {
+        for (key, _) in self.txn.under(&Key::of(Table::CommandsOfNode).node(node), LISTED) {
             let command = self.readable(self.command(CommandId(last_id(&key)?)))?;
             waiting.extend(command.filter(|command| command.state == CommandState::Waiting));
         }

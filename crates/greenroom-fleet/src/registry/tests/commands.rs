@@ -80,9 +80,18 @@ fn commands_that_have_not_ended_are_bounded_for_each_node() {
             assert!(matches!(put_now(&mut world, &owner), CommandPut::Put(_)));
         }
     }
+    for _ in 0..CommandRecord::SHARE {
+        assert!(matches!(put_now(&mut world, &last), CommandPut::Put(_)), "the share of a tenant");
+    }
     assert_eq!(put_now(&mut world, &last), CommandPut::Full);
-    assert_eq!(world.step(|step| step.commands(first.node, usize::MAX)).len(), CommandRecord::NODE);
+    let make_way = CommandRecord::new(last.clone(), CommandKind::MakeWay, world.now.after(WAIT));
+    assert!(
+        matches!(world.step(|step| step.put_command(make_way.clone())), CommandPut::Put(_)),
+        "an operator's"
+    );
+    let all = CommandRecord::NODE + CommandRecord::SHARE + 1;
+    assert_eq!(world.step(|step| step.commands(first.node, usize::MAX)).len(), all);
     assert_eq!(world.step(|step| step.commands(first.node, 3)).len(), 3);
-    assert_eq!(world.step(|step| step.forget_commands(Timestamp(u64::MAX), 1000)), CommandRecord::NODE);
+    assert_eq!(world.step(|step| step.forget_commands(Timestamp(u64::MAX), 1000)), all);
     assert!(matches!(put_now(&mut world, &last), CommandPut::Put(_)));
 }
