@@ -115,7 +115,7 @@ impl Fleet {
     #[cfg(feature = "axum")]
     pub(crate) fn is_held_back(&self) -> bool {
         let shared = &self.handle.shared;
-        shared.health.holds_back(shared.profiles.keys())
+        shared.health.holds_back(shared.profiles.keys(), shared.has_peers())
     }
 
     /// Makes an actor of the fleet fail, to test that the fleet survives it.

@@ -163,14 +163,19 @@ impl NodeHealth {
             .map(|entry| entry.report.cause)
     }
 
-    /// True if no session of these profiles can start. When the pause is over and no session tries, a session can.
+    /// True if the sessions of all these profiles are held back. A lone node counts as ready when the pause is over and no session tries: it
+    /// has to get a prompt to try. Another node with `has_peers` gets the prompts that its peers accept.
     #[cfg(feature = "axum")]
-    pub(crate) fn holds_back<'a>(&self, mut profiles: impl Iterator<Item = &'a String>) -> bool {
+    pub(crate) fn holds_back<'a>(
+        &self,
+        mut profiles: impl Iterator<Item = &'a String>,
+        has_peers: bool,
+    ) -> bool {
         let degraded = locked(&self.degraded);
         let now = Instant::now();
         let is_held = |profile| {
             let entry = degraded.get(&Extent { profile, tenant: None });
-            entry.is_some_and(|entry| now < entry.next || entry.turns.available_permits() == 0)
+            entry.is_some_and(|entry| has_peers || now < entry.next || entry.turns.available_permits() == 0)
         };
         !degraded.is_empty() && (is_held(None) || profiles.all(|profile| is_held(Some(profile.clone()))))
     }

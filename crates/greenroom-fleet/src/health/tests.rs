@@ -136,18 +136,22 @@ async fn a_node_is_ready_while_a_profile_can_start_or_try() {
     let (health, profiles) = (NodeHealth::new(), ["other".to_owned(), "support".to_owned()]);
     let support = || profiles[1..].iter();
     failed(&health, Cause::KeyRejected, "a", &mut Vec::new());
-    assert!(!health.holds_back(support()), "other tenants have other keys");
+    assert!(!health.holds_back(support(), false), "other tenants have other keys");
     failed(&health, Cause::CliMissing, "a", &mut Vec::new());
-    assert!(health.holds_back(support()) && !health.holds_back(profiles.iter()), "one profile of two");
+    assert!(
+        health.holds_back(support(), false) && !health.holds_back(profiles.iter(), false),
+        "one profile of two"
+    );
     tokio::time::sleep(SECOND * 2).await;
-    assert!(!health.holds_back(support()), "the next session tries");
+    assert!(!health.holds_back(support(), false), "the next session tries");
+    assert!(health.holds_back(support(), true), "prompts of the other nodes try");
     let mut tries = Vec::new();
     health
         .admit(&mut tries, "support", &crate::stage::tenant("b"))
         .unwrap_or_else(|_| panic!("the pause is over"));
-    assert!(health.holds_back(support()), "a session tries");
+    assert!(health.holds_back(support(), false), "a session tries");
     health.passed(&mut tries, false);
-    assert!(!health.holds_back(support()));
+    assert!(!health.holds_back(support(), false));
     failed(&health, Cause::DiskFull, "a", &mut Vec::new());
-    assert!(health.holds_back(profiles.iter()), "every profile");
+    assert!(health.holds_back(profiles.iter(), false), "every profile");
 }
