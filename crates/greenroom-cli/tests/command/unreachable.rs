@@ -168,23 +168,15 @@ async fn nothing_is_sent_to_a_socket_of_a_user_who_is_not_trusted() {
     std::fs::set_permissions(top.path(), Permissions::from_mode(0o755)).unwrap();
     let program = top.path().join("greenroom");
     std::fs::copy(env!("CARGO_BIN_EXE_greenroom"), &program).unwrap();
-    let cases = [
-        (0, 0, 0o777, false),
-        (0, 0, 0o1777, false),
-        (0, server, 0o775, false),
-        (0, other, 0o755, false),
-        (0, server, 0o755, true),
-        (server, 0, 0o777, true),
-        (other, server, 0o755, false),
-    ];
-    for (number, (client, owner, mode, is_trusted)) in cases.into_iter().enumerate() {
+    for (number, (client, is_trusted)) in [(0, false), (server, true), (other, false)].into_iter().enumerate()
+    {
         let folder = top.path().join(number.to_string());
         std::fs::create_dir(&folder).unwrap();
         std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
         let path = folder.join("fleet.sock");
         let listener = listening(server, &path);
-        std::os::unix::fs::chown(&folder, Some(owner), None).unwrap();
-        std::fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(&folder, Some(server), None).unwrap();
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
         let heard = std::thread::spawn(move || listener.accept().unwrap().0.read(&mut [0; 8]).unwrap());
         #[allow(clippy::disallowed_methods, reason = "it ends with the test")]

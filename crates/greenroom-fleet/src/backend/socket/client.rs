@@ -12,7 +12,6 @@ use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::folder::Folder;
 use super::frame::{Answer, Asked, bytes, greet, receive};
 use crate::backend::server_clock::ServerClock;
 use crate::backend::{Backend, Channels, Reply};
@@ -51,8 +50,7 @@ impl SocketBackend {
     ///
     /// # Errors
     /// [`Unavailable`](BackendErrorKind::Unavailable) if no service answers there, if this user may not ask it, or if its service runs as
-    /// another user than this one and root. Root also trusts the owner of the socket's folder, if nobody else can write there;
-    /// [`Version`](BackendErrorKind::Version) if it has another version of the frames or rows; the errors of its backend.
+    /// another user than this one and root; [`Version`](BackendErrorKind::Version) if it has another version of the frames or rows; the errors of its backend.
     pub async fn connect(path: impl Into<PathBuf>) -> Result<Self> {
         let (path, channels) = (path.into(), Channels::new());
         let connection = Mutex::new(Some(in_time(&path, open(&path)).await?));
@@ -130,8 +128,7 @@ async fn open(path: &Path) -> Result<UnixStream> {
 fn check_server(path: &Path, stream: &UnixStream) -> Result<()> {
     let server = stream.peer_cred().map_err(|error| unavailable(path, &error))?.uid();
     let me = rustix::process::geteuid().as_raw();
-    let is_of_folder = || Folder::of(path).is_ok_and(|folder| folder.is_private_to(server));
-    if server == me || server == 0 || (me == 0 && is_of_folder()) {
+    if server == me || server == 0 {
         return Ok(());
     }
     let text = format!(
