@@ -80,7 +80,7 @@ impl Step<'_> {
         let numbers = Key::of(Table::FeedNumbers).name(name);
         let last: u64 = match self.txn.read(&numbers)? {
             Some(last) => last,
-            None => self.txn.read(&Key::of(Table::FeedDeleted).tenant(name.tenant()))?.unwrap_or_default(),
+            None => self.deleted_number(name.tenant())?,
         };
         let number = last + 1;
         self.txn.write(&numbers, &number)?;
@@ -95,6 +95,16 @@ impl Step<'_> {
         );
         self.txn.add(&Key::of(Table::FeedLength), 1);
         Ok(())
+    }
+
+    /// The greatest number of a tenant's names that were deleted. Makes the row: new names that expect a row run side by side.
+    fn deleted_number(&mut self, tenant: &Tenant) -> Result<u64> {
+        let deleted = Key::of(Table::FeedDeleted).tenant(tenant);
+        if let Some(last) = self.txn.read(&deleted)? {
+            return Ok(last);
+        }
+        self.txn.write(&deleted, &0_u64)?;
+        Ok(0)
     }
 
     /// Removes the last number of a removed name. A new name of that kind starts after it.

@@ -55,7 +55,7 @@ impl Step<'_> {
             }
             return Ok(Claimed::AtCap);
         }
-        // Later than the terms of all names that were deleted: this one may have been deleted and made again. The deletion came before the
+        // Later than the terms of the tenant's deleted names: this one may have been deleted and made again. The deletion came before the
         // record that was read, so a look is enough.
         let deleted = self.looking(|step| step.deleted_term(claim.name.tenant()))?;
         record.term = Term(record.term.max(deleted).0 + 1);

@@ -26,7 +26,7 @@ use crate::request::{Accept, Refused};
 /// Bytes that a prompt counts for besides its content, its messages and its outcome: its record and its places in lists.
 pub(in crate::registry) const RECORD_BYTES: u64 = 1024;
 
-/// The part of the fleet's bound of waiting prompts, and of reminders, below which a tenant may have them whatever others have.
+/// A tenant may queue this part of the fleet's bound even if the queue is full.
 const SHARE: u64 = 512;
 
 /// A bucket of tokens.

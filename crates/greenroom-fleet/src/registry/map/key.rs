@@ -74,7 +74,7 @@ pub(crate) enum Table {
     Entries = 32,
     /// transcript, uuid of an entry → nothing
     EntryIds = 33,
-    /// A single: the highest term of the names that were deleted
+    /// tenant → the highest term of its names that were deleted
     DeletedTerm = 34,
     /// project, session, part, transcript → nothing, until its entries are removed
     RemovedTranscripts = 35,
@@ -122,7 +122,7 @@ pub(crate) enum Table {
     FeedEpoch = 71,
     /// name → the number of its last entry in the feed
     FeedNumbers = 72,
-    /// A single: the greatest such number of the names that were deleted
+    /// tenant → the greatest such number of its names that were deleted
     FeedDeleted = 73,
     /// epoch, name, number → an entry of the feed
     Feed = 74,
