@@ -93,8 +93,8 @@ impl Operator {
     /// Sets the quota of a tenant for all nodes, while they run. The backend keeps it. `None` removes it, so that the builders' quota
     /// counts again.
     ///
-    /// It counts for the next prompt, claim and turn on any node; the weight, and the time of turns that begin later, within five seconds. No
-    /// event tells of a budget that is lower than the money spent. A cap that is lower
+    /// It counts for the next prompt, claim and turn on any node; the weight, and the time of turns that begin later, within five seconds. A
+    /// budget below the money spent emits no event. A cap that is lower
     /// than before ends no session: fewer get a slot until enough of them sleep.
     ///
     /// ```

@@ -15,7 +15,8 @@ pub struct QueueBounds {
     /// For each tenant whose [`Quota::queued`] says nothing else. Prompts of several sessions that are accepted at the same moment may be
     /// over it together.
     pub tenant: u32,
-    /// For the whole fleet, in the same way. A tenant may have a 512th of it waiting, whatever others have.
+    /// For the whole fleet, in the same way. A tenant may have a 512th of it waiting even if it is full, so all
+    /// tenants together may exceed it by that.
     pub fleet: u32,
     /// Reminders that wait in the whole fleet, in the same way, with the same share for a tenant. The other bounds of numbers leave reminders out; [`Quota::reminders`] bounds
     /// those of a tenant.

@@ -73,7 +73,7 @@ pub struct Budget {
     /// The length of a period. Periods are counted from 1970-01-01 00:00 UTC.
     pub period: Duration,
     /// The money that is set aside for a turn while it runs, in micro-dollars. A turn begins only if that much is left. It is also the
-    /// cost of a turn whose CLI did not tell another one: of a turn that was cut off, or whose CLI was killed.
+    /// cost of a turn whose CLI did not tell another one: of a turn that was cut off, or whose CLI was killed. At least 1, unless `amount` is 0.
     pub reserve: u64,
 }
 
@@ -218,7 +218,7 @@ impl Quota {
         }
         if budget.reserve == 0 && budget.amount > 0 {
             return Err(
-                "the `reserve` of a budget is at least one micro-dollar, or a turn without a cost would be free",
+                "the `reserve` of a budget is at least one micro-dollar, because a turn whose CLI tells no cost costs the reserve",
             );
         }
         if budget.period.is_zero() {

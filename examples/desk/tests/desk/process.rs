@@ -36,17 +36,18 @@ impl Program {
         program
     }
 
-    /// The program, which may not have started yet.
+    /// The program, which may not have started yet. A variable without a value is not set.
     fn spawn(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_desk"))
-            .args(["--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .env("DESK_LOGINS", "other:bela@umbrella made-up:anna@acme")
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_desk"));
+        command.args(["--listen", "127.0.0.1:0"]).args(arguments).stdout(Stdio::piped()).kill_on_drop(true);
+        let logins = ("DESK_LOGINS", "other:bela@umbrella made-up:anna@acme");
+        for (name, value) in [logins].iter().chain(variables) {
+            match *value {
+                "" => command.env_remove(name),
+                value => command.env(name, value),
+            };
+        }
+        let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, stdout: Some(stdout), address: String::new() }
     }
@@ -166,6 +167,12 @@ async fn a_signal_ends_the_start() {
 async fn links_are_shown_of_made_up_logins_only() {
     let mut program = Program::start(&[]).await;
     assert!(said(program.stdout(), "anna of acme").await.ends_with("anna of acme"));
+    program.signal(Signal::TERM);
+    program.exits_with_0().await;
+
+    let mut program = Program::with(&[("DESK_LOGINS", "")], &[]).await;
+    let (address, said) = (program.address.clone(), said(program.stdout(), "anna of acme").await);
+    assert!(said.contains(&format!("anna of acme: http://{address}/login/")), "{said}");
     program.signal(Signal::TERM);
     program.exits_with_0().await;
 }
