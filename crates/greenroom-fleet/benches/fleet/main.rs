@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use greenroom_fleet::backend::{Backend, LocalBackend};
-use greenroom_fleet::{Accept, FleetBuilder, FleetLimits, PromptContent, PromptId, QueueBounds};
+use greenroom_fleet::{Accept, FleetBuilder, FleetLimits, PromptContent, PromptId, QueueBounds, Quota};
 use redb::{Database, TableDefinition};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -73,7 +73,9 @@ fn on(backend: impl Backend) -> FleetBuilder {
 }
 
 fn unbounded(builder: FleetBuilder) -> FleetBuilder {
-    builder.configure(|limits: &mut FleetLimits| {
+    let mut quota = Quota::default();
+    quota.reminders = u32::MAX;
+    builder.default_quota(quota).configure(|limits: &mut FleetLimits| {
         limits.queue = bounds();
         limits.turn_bytes = u64::MAX;
         limits.live = 16;
@@ -81,7 +83,13 @@ fn unbounded(builder: FleetBuilder) -> FleetBuilder {
 }
 
 fn bounds() -> QueueBounds {
-    QueueBounds { name: u32::MAX, tenant: u32::MAX, fleet: u32::MAX, ..Default::default() }
+    QueueBounds {
+        name: u32::MAX,
+        tenant: u32::MAX,
+        fleet: u32::MAX,
+        reminders: u32::MAX,
+        ..Default::default()
+    }
 }
 
 /// A prompt of 200 bytes for a name, as the fleet asks its backend to accept it.
