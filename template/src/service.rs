@@ -65,7 +65,7 @@ fn account(name: &Name) -> ToolServer {
 }
 
 /// Reads `TENANT:KEY`, more than once with spaces between. Put your login here: nothing else says which tenant a request is of.
-/// Whoever has a key may use all sessions of its tenant.
+/// Each key opens all sessions of its tenant.
 pub(crate) fn logins(keys: &str) -> Result<Logins> {
     let mut logins = HashMap::new();
     // The errors show no part of the value: it has secrets.

@@ -289,7 +289,7 @@ impl Row for ProcessRow {
     }
 }
 
-/// What a tenant or a session has used in a day or an hour.
+/// The usage of a tenant or a session in a day or an hour.
 #[derive(Serialize)]
 pub(crate) struct UsageRow {
     start: u64,

@@ -109,7 +109,7 @@ pub(crate) struct FleetShared {
     pub(crate) lost: CancellationToken,
     /// Cancelled when the fleet has ended.
     pub(crate) ended: CancellationToken,
-    /// Set before that.
+    /// How the fleet has ended. Set before `ended` is cancelled.
     pub(crate) end: OnceLock<FleetEnd>,
     /// Tasks that give back what failed actors held.
     pub(crate) tasks: TaskTracker,

@@ -137,7 +137,7 @@ impl ScratchPostgres {
     /// Makes a new database, and returns the options to connect to it: for several nodes of a fleet, each with a backend.
     ///
     /// # Errors
-    /// Those of [`database`](Self::database).
+    /// As [`database`](Self::database).
     pub async fn options(&self) -> Result<PostgresOptions, BackendError> {
         self.database().await.map(PostgresOptions::new)
     }
@@ -145,7 +145,7 @@ impl ScratchPostgres {
     /// A backend in a new database.
     ///
     /// # Errors
-    /// Those of [`database`](Self::database) and of [`PostgresBackend::connect`].
+    /// As [`database`](Self::database) and [`PostgresBackend::connect`].
     pub async fn backend(&self) -> Result<PostgresBackend, BackendError> {
         PostgresBackend::connect(self.options().await?).await
     }

@@ -70,7 +70,7 @@ fn is_websocket(request: &Request) -> bool {
     protocols.any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Whether a page of another origin sent the request.
+/// True if a page of another origin sent the request.
 fn is_foreign(request: &Request) -> bool {
     let headers = request.headers();
     if headers.contains_key("sec-fetch-site") {

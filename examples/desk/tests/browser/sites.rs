@@ -14,7 +14,7 @@ use crate::support::*;
 async fn a_page_of_another_origin_shows_no_page_of_the_desk_and_sends_no_prompt() {
     let (service, _) = Service::scripted(Script::new()).await;
     let Some(mut anna) = Person::at(&service, "ada").await else { return service.stop().await };
-    // The same site on another port: the browser sends the cookie of the desk with each request.
+    // Another port is another origin of one site: the browser sends the cookie of the desk with each request.
     let page = format!(
         "<link rel='icon' href='data:,'><iframe src='{0}/desk/ada'></iframe><form method='post' enctype='text/plain' \
          action='{0}/customers/ada/prompts'><button name='a' value='b'>Win a lamp</button></form>",

@@ -107,9 +107,9 @@ impl Drop for FleetState {
 }
 
 impl FleetState {
-    /// Sets how the fleet ends. The first word counts.
+    /// Sets how the fleet ends, unless it was set before.
     fn tell_end(&self, end: FleetEnd) {
-        // An error: the end was set before.
+        // Ignore the error: the end was set before.
         self.shared.end.set(end).ok();
     }
 

@@ -1,4 +1,4 @@
-//! The folder of a socket: whoever can write there can put a socket of their own at the path.
+//! The folder of a socket. Every user who can write there can replace the socket.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -7,7 +7,7 @@ use crate::registry::map::key::{Key, Table, last_id};
 use crate::registry::{Result, Step};
 use crate::request::{Change, CommandPut, Owned, Ownership};
 
-/// Commands of a node that are listed at once: more than there are, because each session that a node owns has few.
+/// Commands of a node that are read at once. There are fewer: each session has few, and a node owns as many sessions as its slots.
 const LISTED: usize = 8192;
 
 impl Step<'_> {
