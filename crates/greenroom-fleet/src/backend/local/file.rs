@@ -1,6 +1,7 @@
 //! The file of a backend: how it is created, and its lock.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,23 +66,59 @@ impl DatabaseFile {
         Self { path: path.to_owned(), held: None }
     }
 
-    /// Creates the file. It gets its name when it is whole: redb does not open a file whose creation a power cut has ended.
+    /// Creates the file, unless another process does first. The file gets its name when it is whole: redb does not open a file whose
+    /// creation a power cut has ended.
     fn create(&self, shown: &str) -> Result<()> {
         let failed = |error| inaccessible(shown, error);
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
-        let new =
-            tempfile::Builder::new().prefix("fleet-").suffix(".new").tempfile_in(folder).map_err(failed)?;
-        let file = new.as_file().try_clone().map_err(failed)?;
-        drop(Database::builder().create_file(file).map_err(|error| not_opened(shown, error))?);
-        match new.persist_noclobber(&self.path) {
-            // Another process has created a file of the name meanwhile.
-            Err(refused) if refused.error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
-            named => named.map_err(|refused| failed(refused.error))?,
-        };
-        // The name is durable as well.
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let prefix = format!("{name}-");
+        while !self.path.exists() {
+            remove_abandoned(folder, &prefix).map_err(failed)?;
+            let new = tempfile::Builder::new().prefix(&prefix).suffix(NEW).tempfile_in(folder).map_err(failed)?;
+            let file = new.as_file().try_clone().map_err(failed)?;
+            drop(Database::builder().create_file(file).map_err(|error| not_opened(shown, error))?);
+            match new.persist_noclobber(&self.path) {
+                // The name is durable as well.
+                Ok(_) => return File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed),
+                // Another process has created the file, or has removed this one as abandoned, before it was locked.
+                Err(refused)
+                    if matches!(refused.error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {},
+                Err(refused) => return Err(failed(refused.error)),
+            }
+        }
+        Ok(())
     }
+}
+
+/// How the name of a file ends that is being created.
+const NEW: &str = ".new";
+
+/// Removes the files that processes left that were killed while they created the database. A process that is alive holds the lock of
+/// its file.
+fn remove_abandoned(folder: &Path, prefix: &str) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !(name.starts_with(prefix) && name.ends_with(NEW)) {
+            continue;
+        }
+        let locked = match File::open(&path) {
+            Ok(file) => file.try_lock(),
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        match locked {
+            Ok(()) => match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {},
+            },
+            Err(TryLockError::WouldBlock) => {},
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 impl OpenFile for DatabaseFile {
@@ -123,6 +160,27 @@ mod tests {
 
     fn error(kind: BackendErrorKind) -> BackendError {
         BackendError::new(kind, "an error of the test")
+    }
+
+    #[test]
+    fn a_creation_that_a_kill_ended_leaves_nothing_behind() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        let abandoned = ["fleet.redb-1.new", "fleet.redb-2.new"].map(at);
+        abandoned.iter().for_each(|path| std::fs::write(path, "half of a database").unwrap());
+        let of_others = ["other.redb-1.new", "fleet.redb-notes", "fleet.redb-alive.new"].map(at);
+        of_others.iter().for_each(|path| std::fs::write(path, "").unwrap());
+        let alive = File::open(&of_others[2]).unwrap();
+        alive.lock().unwrap();
+
+        DatabaseFile::at(&at("fleet.redb")).raw().unwrap();
+        let mut left: Vec<_> =
+            std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        let mut expected = of_others.to_vec();
+        expected.push(at("fleet.redb"));
+        expected.sort();
+        assert_eq!(left, expected);
     }
 
     #[test]
