@@ -97,6 +97,10 @@ pub enum ErrorKind {
     /// Another live session uses the conversation, in this process or in another process of this user. The text names
     /// the id. Caller.
     SessionInUse,
+    /// A question cannot be deferred now. The text says why, and nothing has changed. Caller.
+    NotDeferrable,
+    /// The conversation does not end with the call that is to be resumed: it has a result, or the conversation has gone on. Caller.
+    NoOpenCall,
     /// The session was stopped, or is stopping. Caller.
     Stopped,
     /// The session has stopped, but processes of its CLIs were killed and still run, and the text names them, or it is not known

@@ -29,7 +29,7 @@ use crate::identity::{Identity, SessionData};
 use crate::options::Limits;
 use crate::report::counters::Counting;
 use crate::report::feed::{Feed, Subscriber};
-use crate::report::{Event, Events};
+use crate::report::{DeferredCall, Event, Events};
 use crate::tool::spec::ServerSpec;
 use crate::transport::{StderrSink, Transport, continues};
 use crate::wire::Message;
@@ -45,13 +45,15 @@ pub(crate) struct SessionSpec {
     pub(crate) mirror: Option<Arc<Mirror>>,
     /// Moved into the identity at the start.
     pub(crate) data: SessionData,
+    /// The deferred call with which the conversation goes on.
+    pub(crate) resumed_call: Option<DeferredCall>,
 }
 
 /// Facts about the conversation that survive every restart. Written by the conversation's actor, and by the supervisor
 /// when the first CLI is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionFacts {
-    /// The conversation's id, as the CLI named it or, until then, as the option `conversation` does.
+    /// The conversation's id, as the CLI named it or, until then, as the option `conversation` or the call to resume does.
     pub(crate) session_id: Option<String>,
     /// Whether the CLI has named the id.
     pub(crate) captured: bool,
@@ -164,7 +166,11 @@ impl Shared {
         let data = std::mem::take(&mut spec.data);
         let limits = &spec.options.limits;
         let facts = SessionFacts {
-            session_id: spec.options.conversation.clone(),
+            session_id: spec
+                .options
+                .conversation
+                .clone()
+                .or_else(|| spec.resumed_call.as_ref().map(|call| call.session_id.clone())),
             captured: false,
             resumed: spec.options.resume.is_some(),
             recorded: continues(&spec.options),

@@ -33,6 +33,7 @@ use crate::identity::{Identity, TestSession, identity_methods};
 pub struct CallbackContext {
     pub(crate) request_id: String,
     pub(crate) tool_use_id: Option<String>,
+    pub(crate) agent_id: Option<String>,
     pub(crate) cancel: CancellationToken,
     pub(crate) identity: Arc<dyn Identity>,
 }
@@ -48,6 +49,7 @@ impl CallbackContext {
         Self {
             request_id: "detached".into(),
             tool_use_id: None,
+            agent_id: None,
             cancel: CancellationToken::new(),
             identity: Arc::new(session),
         }
@@ -63,6 +65,11 @@ impl CallbackContext {
     /// The id of the model's tool use, if the request is about a tool call.
     pub fn tool_use_id(&self) -> Option<&str> {
         self.tool_use_id.as_deref()
+    }
+
+    /// The id of the subagent that asks for a permission. `None` for the main thread, and for other requests.
+    pub fn agent_id(&self) -> Option<&str> {
+        self.agent_id.as_deref()
     }
 
     /// The token that is cancelled when the request was withdrawn, timed out, or lost its CLI.

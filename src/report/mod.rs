@@ -27,8 +27,8 @@ pub use counters::Counters;
 pub(crate) use event::Event;
 pub use event::Events;
 pub use mcp::McpSetServersResult;
-pub use outcome::InterruptedBy;
 pub(crate) use outcome::Outcome;
+pub use outcome::{DeferredCall, InterruptedBy};
 pub(crate) use snapshot::Snapshot;
 pub use snapshot::{
     CallSnapshot, CallbacksSnapshot, CliSnapshot, ConversationSnapshot, Phase, RequestSnapshot,

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use super::cause::{ExitCause, as_text};
 use crate::error::{Error, Result};
 use crate::message::Typed;
 use crate::wire::ResultMessage;
+use crate::wire::message::SessionUsage;
 
 /// The end of a turn. Every accepted prompt ends with exactly one outcome.
 ///
@@ -57,12 +59,65 @@ pub enum Outcome {
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Arc<Typed<ResultMessage>>>,
     },
+    /// The turn waits for a decision about a tool call ([`Session::defer`](crate::Session::defer)). Its session has
+    /// ended. The turn goes on in a session that [resumes the call](crate::SessionBuilder::resume_call).
+    Deferred {
+        /// The call that waits.
+        call: DeferredCall,
+        /// Usage since the session's CLI was started, as the CLI reported it before its end. `None` if it did not.
+        #[serde(rename = "total_cost_usd", serialize_with = "cost", skip_serializing_if = "Option::is_none")]
+        usage: Option<Box<SessionUsage>>,
+    },
     /// No CLI started the turn: the session stopped or failed while the prompt waited, or the CLI exited right after
     /// the prompt was written.
     NotStarted {
         /// The prompt, returned.
         prompt: crate::Prompt,
     },
+}
+
+/// A tool call that waits for a decision while no CLI runs, in [`Outcome::Deferred`]. Store it, and give it to
+/// [`SessionBuilder::resume_call`](crate::SessionBuilder::resume_call) when the decision is there.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeferredCall {
+    /// The conversation.
+    pub session_id: String,
+    /// The call, under the id that the model gave it. The resumed CLI asks under the same id.
+    pub tool_use_id: String,
+    /// The name of the tool.
+    pub tool_name: String,
+    /// The arguments of the model.
+    pub input: Value,
+}
+
+fn cost<S: Serializer>(usage: &Option<Box<SessionUsage>>, to: S) -> Result<S::Ok, S::Error> {
+    usage.as_ref().map(|usage| usage.total_cost_usd).serialize(to)
+}
+
+impl DeferredCall {
+    /// The call with this id, as a question about it named it: for a conversation whose host was killed while the question was open.
+    pub fn new(
+        session_id: impl Into<String>,
+        tool_use_id: impl Into<String>,
+        tool_name: impl Into<String>,
+        input: Value,
+    ) -> Self {
+        let (session_id, tool_use_id) = (session_id.into(), tool_use_id.into());
+        Self { session_id, tool_use_id, tool_name: tool_name.into(), input }
+    }
+}
+
+/// Without the arguments, which the model wrote.
+impl fmt::Debug for DeferredCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session_id, tool_use_id, tool_name, input: _ } = self;
+        f.debug_struct("DeferredCall")
+            .field("session_id", session_id)
+            .field("tool_use_id", tool_use_id)
+            .field("tool_name", tool_name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Who ended a turn early.
@@ -112,7 +167,7 @@ impl Outcome {
         match self {
             Outcome::Completed { result } => Some(result),
             Outcome::Interrupted { result, .. } | Outcome::Failed { result, .. } => result.as_deref(),
-            Outcome::NotStarted { .. } | Outcome::Appended => None,
+            Outcome::NotStarted { .. } | Outcome::Appended | Outcome::Deferred { .. } => None,
         }
     }
 
@@ -145,6 +200,11 @@ impl Outcome {
             Outcome::Interrupted { by: InterruptedBy::Stop, .. } => {
                 Err(Error::new(ErrorKind::Stopped, "the session was stopped during the turn"))
             }
+            Outcome::Deferred { call, .. } => Err(Error::new(
+                ErrorKind::TurnFailed,
+                format!("the turn waits for a decision about the call {}", call.tool_use_id),
+            )
+            .with_help("resume it with `SessionBuilder::resume_call`")),
             Outcome::Appended => Err(Error::new(
                 ErrorKind::TurnFailed,
                 "the prompt was appended without asking the model, so there is no result",

@@ -20,7 +20,7 @@ use crate::control::{
 use crate::guardian::Watchdog;
 use crate::identity::SessionData;
 use crate::options::{ExternalServer, OutputFormat, SystemPrompt, Thinking};
-use crate::report::Events;
+use crate::report::{DeferredCall, Events};
 use crate::store::SessionStore;
 use crate::tool::{CompleteServer, spec::ServerSpec};
 use crate::transport::{StderrSink, Transport};
@@ -60,6 +60,7 @@ pub struct SessionBuilder {
     pub(super) watchdog: Option<Watchdog>,
     pub(super) store: Option<SharedStore>,
     pub(super) data: SessionData,
+    pub(super) resumed_call: Option<DeferredCall>,
     /// Opened by a subscription before the start.
     pub(super) feeds: Own<Feeds>,
     pub(super) kill_switch: Own<KillSwitch>,

@@ -16,6 +16,7 @@
 //! A [`TestSession`] stands in for a session in unit tests of handlers.
 
 pub(crate) mod builder;
+mod deferral;
 mod deltas;
 pub(crate) mod handle;
 mod handlers;

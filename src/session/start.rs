@@ -43,6 +43,7 @@ impl SessionBuilder {
     /// | [`StartTimeout`](ErrorKind::StartTimeout) | the CLI did not answer |
     /// | [`NotTheProtocol`](ErrorKind::NotTheProtocol) | the CLI wrote lines that are not the protocol |
     /// | [`SessionNotFound`](ErrorKind::SessionNotFound) | the session to resume is neither on disk nor in the store |
+    /// | [`NoOpenCall`](ErrorKind::NoOpenCall) | the conversation does not end with the call to [resume](SessionBuilder::resume_call) |
     /// | [`SessionInUse`](ErrorKind::SessionInUse) | another live session has the conversation |
     /// | [`Io`](ErrorKind::Io) | the conversation cannot be locked; no process was started; see [`Options::lock_dir`](crate::Options::lock_dir) |
     /// | [`Store`](ErrorKind::Store) | the store failed, or took too long |
@@ -113,6 +114,7 @@ impl SessionBuilder {
 
     /// Does everything that comes before the session's actor.
     async fn prepare(mut self) -> Result<Arc<Shared>> {
+        self.resume_of_call()?;
         self.options.validate()?;
         self.options.store.cut();
         #[cfg(feature = "otel")]
@@ -131,20 +133,27 @@ impl SessionBuilder {
         // Before the conversation is read: the session that has it may still write to it.
         Box::pin(claims.begin(&self.options)).await?;
         let home = match &self.store {
-            Some(store) => Box::pin(resume::from_store(store, &mut self.options)).await?,
+            Some(store) => {
+                Box::pin(resume::from_store(store, &mut self.options, self.resumed_call.as_ref())).await?
+            }
             None => None,
         };
+        if let Some(call) = self.resumed_call.as_ref().filter(|_| home.is_none()) {
+            resume::call::defer_on_disk(&self.options, call).await?;
+        }
         let found = match (&self.store, &self.options.conversation, claims.config_dir()) {
             (None, Some(id), Some(config_dir)) => resume::is_on_disk(config_dir, id).await,
             _ => home.is_some(),
         };
         // The id of the newest conversation of the store is known now.
         Box::pin(claims.begin(&self.options)).await?;
+        let is_call = self.resumed_call.is_some();
         let shared = self.into_shared(claims)?;
         shared.facts.send_modify(|facts| {
             facts.resumed |= found;
-            // A conversation that the store has is never started again: the store would mix the two.
-            facts.recorded |= home.is_some();
+            // A conversation that the store has is never started again: the store would mix the two. One whose call is resumed
+            // has the call.
+            facts.recorded |= home.is_some() || is_call;
         });
         *lock(&shared.home) = home;
         Ok(shared)
@@ -189,6 +198,7 @@ impl SessionBuilder {
             watchdog: self.watchdog,
             mirror,
             data: self.data,
+            resumed_call: self.resumed_call,
         };
         // Cloned, because a clone of the builder starts another session, whose servers change independently.
         let servers = self.servers.iter().map(|server| Arc::new(ServerSpec::clone(server))).collect();

@@ -19,6 +19,7 @@ mod claim;
 pub(crate) mod find;
 #[cfg(feature = "sessions")]
 mod local;
+mod open_call;
 #[cfg(feature = "sessions")]
 mod page;
 mod read;
@@ -28,11 +29,12 @@ mod subagent;
 #[doc(hidden)]
 pub use claim::lock_folders;
 pub(crate) use claim::{Claim, ConversationPlace};
-pub(crate) use find::disk::{each_line, has_transcript, sidecar_path, sort_newest_first};
+pub(crate) use find::disk::{each_line, has_transcript, sidecar_path, sort_newest_first, transcripts_of};
 pub use find::key::project_key;
 pub(crate) use find::key::{
     canonical, check_session_id, config_dir, is_safe_subpath, is_session_id, key_of_path, variable,
 };
+pub(crate) use open_call::{CallSearch, OpenCall};
 pub use read::TranscriptEntry;
 
 #[cfg(feature = "sessions")]

@@ -126,7 +126,8 @@ impl CallbacksState {
                 };
                 let (limit, asked) = (timeouts.permission, request.clone());
                 let understands = shared.cli.understands();
-                let tool_use_id = request.tool_use_id.clone();
+                let about =
+                    About { tool_use_id: request.tool_use_id.clone(), agent_id: request.agent_id.clone() };
                 let questions =
                     handlers.question.as_ref().and_then(|handler| Some((handler, request.read_questions()?)));
                 if let Some((handler, questions)) = questions {
@@ -141,14 +142,14 @@ impl CallbacksState {
                     };
                     let handler = handler.clone();
                     let run = move |cx| handler(questions, cx);
-                    self.start(answer, CallbackKind::Question, tool_use_id, limit, run, move |answers| {
+                    self.start(answer, CallbackKind::Question, about, limit, run, move |answers| {
                         PermissionDecision::answer_questions(answers).to_wire(&asked, understands)
                     });
                 } else if handlers.permission.is_some() || handlers.inquiry.is_some() {
                     let (own, inquiry) = (handlers.permission.clone(), handlers.inquiry.clone());
                     let kind = kind_of(&own, CallbackKind::Permission, Asked::Permission);
                     let run = move |cx| decide(own, inquiry, request, cx);
-                    self.start(answer, kind, tool_use_id, limit, run, move |decision| {
+                    self.start(answer, kind, about, limit, run, move |decision| {
                         decision.to_wire(&asked, understands)
                     });
                 } else {
@@ -171,7 +172,7 @@ impl CallbacksState {
                 self.start(
                     answer,
                     kind,
-                    tool_use_id,
+                    About { tool_use_id, agent_id: None },
                     limit,
                     move |cx| run(input, cx),
                     move |output| output.to_wire(event.as_str()).map(Wired::from),
@@ -187,7 +188,7 @@ impl CallbacksState {
                     return;
                 };
                 let run = move |cx| decide(own, inquiry, request, cx);
-                self.start(answer, kind, None, timeouts.permission, run, |said| {
+                self.start(answer, kind, About::default(), timeouts.permission, run, |said| {
                     said.to_wire().map(Wired::from)
                 });
             }
@@ -197,11 +198,9 @@ impl CallbacksState {
                 let Some(request) = self.read::<DialogRequest>(&answer, kind.clone(), &raw) else {
                     return;
                 };
-                let tool_use_id = request.tool_use_id.clone();
+                let about = About { tool_use_id: request.tool_use_id.clone(), agent_id: None };
                 let run = move |cx| decide(own, inquiry, request, cx);
-                self.start(answer, kind, tool_use_id, timeouts.permission, run, |said| {
-                    Ok(said.to_wire().into())
-                });
+                self.start(answer, kind, about, timeouts.permission, run, |said| Ok(said.to_wire().into()));
             }
         }
     }
@@ -233,7 +232,7 @@ impl CallbacksState {
         &mut self,
         answer: Answer,
         kind: CallbackKind,
-        tool_use_id: Option<String>,
+        About { tool_use_id, agent_id }: About,
         limit: Option<Duration>,
         handler: impl FnOnce(CallbackContext) -> Fut,
         wire: impl FnOnce(O) -> Result<Wired, String> + Send + Sync + 'static,
@@ -245,6 +244,7 @@ impl CallbacksState {
         let cx = CallbackContext {
             request_id: pending.request_id().to_owned(),
             tool_use_id,
+            agent_id,
             cancel: pending.cancel.token().clone(),
             identity: self.shared.identity.clone(),
         };
@@ -324,6 +324,13 @@ impl CallbacksState {
         }
         self.arm();
     }
+}
+
+/// What a request is about, as far as its handler's context says it.
+#[derive(Default)]
+struct About {
+    tool_use_id: Option<String>,
+    agent_id: Option<String>,
 }
 
 /// The kind of the handler that is asked first: the own one, or the inquiry handler.

@@ -79,6 +79,7 @@ impl ConversationState {
                 Outcome::Completed { .. } => "completed",
                 Outcome::Appended => "appended",
                 Outcome::Interrupted { .. } => "interrupted",
+                Outcome::Deferred { .. } => "deferred",
                 Outcome::Failed { .. } => "failed",
                 Outcome::NotStarted { .. } => "not_started",
             };

@@ -24,6 +24,7 @@
 //! - [`results`]: which result ends a turn
 //! - [`store_wait`]: results that wait for the session's store
 //! - [`ending`]: the end of a turn
+//! - [`deferral`]: turns that wait for a person without a CLI, and turns that go on from there
 //! - [`recovery`]: a turn whose CLI has ended
 //! - [`steering`]: messages into a running turn
 //! - [`interrupt`]: interrupts and cancelled turns
@@ -35,6 +36,7 @@
 //! prompts were accepted.
 
 mod cli;
+mod deferral;
 mod ending;
 mod incoming;
 mod interrupt;
@@ -61,8 +63,9 @@ use super::turn::{Turn, TurnSender, turn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::prompt::Prompt;
 use crate::report::failure::FailureSigns;
-use crate::report::{ConversationSnapshot, Event};
+use crate::report::{ConversationSnapshot, Event, Outcome};
 use cli::CliState;
+use deferral::ResumedTurn;
 use interrupt::Cancels;
 use limits::{Limit, Limits};
 use queue::{PromptQueue, Queued, TurnHistory};
@@ -87,6 +90,7 @@ pub(crate) struct ConversationState {
     limits: Limits,
     failure: FailureSigns,
     store_barrier: StoreBarrier,
+    resumed: ResumedTurn,
 }
 
 /// The turn whose prompt was written last.
@@ -98,6 +102,8 @@ struct RunningTurn {
     interrupting: bool,
     /// Whether the application has cancelled the turn: it ends as interrupted, also with its CLI.
     cancelled: bool,
+    /// The outcome of a turn that was deferred, until its CLI has ended.
+    deferred: Option<Outcome>,
     /// Callers of `cancel`; dropped when the turn has ended.
     await_end: Vec<oneshot::Sender<()>>,
     /// The queue that the prompt was written to.
@@ -120,7 +126,7 @@ impl Actor for Conversation {
         myself: ActorRef<ConversationMessage>,
         shared: Arc<Shared>,
     ) -> Result<ConversationState, ActorProcessingErr> {
-        Ok(ConversationState {
+        let mut state = ConversationState {
             run: RunTracker::new(shared.options().timeouts.run_ceiling),
             shared,
             cli: CliState::default(),
@@ -132,8 +138,11 @@ impl Actor for Conversation {
             limits: Limits::new(),
             failure: FailureSigns::default(),
             store_barrier: StoreBarrier::default(),
+            resumed: ResumedTurn::None,
             myself,
-        })
+        };
+        state.expect_resumed();
+        Ok(state)
     }
 
     async fn handle(
@@ -144,6 +153,7 @@ impl Actor for Conversation {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ConversationMessage::Messages { epoch, messages, permit } => {
+                state.begin_resumed(epoch);
                 state.messages(epoch, messages);
                 drop(permit);
             }
@@ -176,6 +186,8 @@ impl Actor for Conversation {
                 state.give_up(failed);
                 myself.stop(None);
             }
+            ConversationMessage::Defer { deferral, reply } => respond(reply, state.defer(*deferral)),
+            ConversationMessage::ResumedTurn(reply) => respond(reply, state.resumed.take_turn()),
             ConversationMessage::LimitTick => state.limit_tick(),
             ConversationMessage::Snapshot(reply) => respond(reply, state.snapshot()),
             #[cfg(feature = "testing")]
@@ -228,7 +240,7 @@ impl ConversationState {
     /// Starts the next turn if a CLI takes prompts and no turn runs: from a message into the turn before, or from the
     /// next prompt of the queue.
     fn next(&mut self) {
-        if self.running.is_some() {
+        if self.running.is_some() || self.resumed.comes_first() {
             return;
         }
         self.write_steering();
@@ -278,6 +290,7 @@ impl ConversationState {
             turn: Some(turn),
             interrupting: false,
             cancelled: false,
+            deferred: None,
             await_end: Vec::new(),
             outbound,
             history,

@@ -78,6 +78,11 @@ impl ResultWatch {
         Self { named, ..Self::new(uuid) }
     }
 
+    /// Watches a turn that goes on with a deferred call: the CLI begins with it by itself, and names no prompt.
+    pub(super) fn resumed(uuid: String) -> Self {
+        Self { progress: PromptProgress::Started, named: true, ran: true, ..Self::new(uuid) }
+    }
+
     /// Whether the CLI has named the prompt, if only as queued.
     pub(super) fn is_named(&self) -> bool {
         self.named

@@ -163,6 +163,7 @@ impl ConversationState {
             CliEvent::Ready { epoch } => {
                 self.cli.ready(epoch);
                 self.run.restarted();
+                self.begin_resumed(epoch);
                 self.next();
                 // The limit of an idle session begins with its first CLI.
                 let idle = self.shared.facts.borrow().run_ended;

@@ -7,13 +7,15 @@ use ractor::RpcReplyPort;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::actor::actor_message;
+use crate::actor::request::pending::PendingRequest;
 use crate::actor::turn::steering::Steering;
 use crate::actor::turn::{Turn, TurnKey};
 use crate::error::{Error, Result};
 use crate::prompt::Prompt;
-use crate::report::{ConversationSnapshot, ExitCause};
+use crate::report::{ConversationSnapshot, DeferredCall, ExitCause};
 use crate::requests::{InterruptReceipt, Reply};
 use crate::wire::Message;
+use crate::wire::message::SessionUsage;
 
 /// Permit for the bytes of messages of one read on their way to the conversation (`Limits::message_lane_bytes`).
 /// Released when the conversation has taken all of them, or ends.
@@ -47,6 +49,14 @@ pub(crate) enum CancelAnswer {
     TakenBack,
     Interrupted,
     Failed(Error),
+}
+
+/// A question that is to stay open while no CLI runs.
+pub(crate) struct Deferral {
+    pub(crate) question: Arc<PendingRequest>,
+    pub(crate) call: DeferredCall,
+    /// As the CLI has reported it.
+    pub(crate) usage: Option<Box<SessionUsage>>,
 }
 
 /// The messages of the conversation.
@@ -105,6 +115,13 @@ pub(crate) enum ConversationMessage {
     Stop {
         failed: Option<Error>,
     },
+    /// Ends the running turn, and leaves a question of it open.
+    Defer {
+        deferral: Box<Deferral>,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    /// Answers with the turn that goes on with a deferred call: once, and only in a session that resumes one.
+    ResumedTurn(oneshot::Sender<Option<Turn>>),
     /// A limit may have passed.
     LimitTick,
     Snapshot(oneshot::Sender<ConversationSnapshot>),

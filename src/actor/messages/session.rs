@@ -85,6 +85,8 @@ pub enum Internal {
     Idle,
     /// The CLI does not do what it was told: ends it, and starts the next.
     GiveUpCli { epoch: u64, reason: String },
+    /// The conversation has deferred a question: the CLI ends at once, and the session in order.
+    Deferred { epoch: u64 },
     /// The limit of the stop step with this number has passed.
     StopLimit(u32),
     /// The last handle was dropped.

@@ -92,6 +92,10 @@ impl Mirror {
         }
     }
 
+    pub(crate) fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.store
+    }
+
     fn queue(&self) -> MutexGuard<'_, MirrorQueue> {
         lock(&self.queue)
     }

@@ -234,8 +234,14 @@ impl PendingRequest {
 
     /// Settles the request without an answer, and cancels its handler.
     pub(crate) fn orphan(&self) {
-        self.settle(Settled::Orphaned);
+        self.withhold();
+    }
+
+    /// Like [`orphan`](Self::orphan). Returns whether the request was open.
+    pub(crate) fn withhold(&self) -> bool {
+        let first = self.settle(Settled::Orphaned);
         self.cancel.cancel();
+        first
     }
 
     fn settle(&self, how: Settled) -> bool {

@@ -1,6 +1,7 @@
 //! Find the conversation of a session before the CLI starts: on disk, or in the session's store. A conversation from
 //! the store is loaded into a configuration folder of its own ([`home`]).
 
+pub(crate) mod call;
 mod home;
 
 use std::panic::AssertUnwindSafe;
@@ -14,6 +15,7 @@ use crate::Options;
 use crate::blocking::blocking;
 use crate::blocking::caught::panic_text;
 use crate::error::{Error, ErrorKind, Result};
+use crate::report::DeferredCall;
 use crate::sessions::{
     TranscriptEntry, canonical, check_session_id, has_transcript, is_safe_subpath, is_session_id,
     key_of_path, sort_newest_first,
@@ -33,24 +35,27 @@ struct Loaded {
 }
 
 /// Loads the conversation that the options name, and points the options at the loaded copy. `None` if the options start
-/// a new conversation, or allow one and the store has none.
+/// a new conversation, or allow one and the store has none. A deferred call that is to be resumed is written down as deferred, in
+/// the store and in the copy.
 pub(crate) async fn from_store(
     store: &Arc<dyn SessionStore>,
     options: &mut Options,
+    call: Option<&DeferredCall>,
 ) -> Result<Option<ResumeHome>> {
     if options.resume.is_none() && options.conversation.is_none() && !options.continue_conversation {
         return Ok(None);
     }
-    let cwd = options.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
-    let folder = blocking(move || Ok(key_of_path(&canonical(&cwd)))).await?;
-    let project_key = options.store.project_key.clone().unwrap_or_else(|| folder.clone());
-    let loading = Loading { store, options, project_key };
-    let Some(loaded) = loading.session().await? else {
+    let loading = Loading::of(store, options).await?;
+    let folder = loading.folder.clone();
+    let Some(mut loaded) = loading.session().await? else {
         // Starts a new conversation, as the CLI does with none to continue. Without this the CLI would continue a
         // conversation on its disk that is not in the store.
         (options.continue_conversation, options.fork_session) = (false, false);
         return Ok(None);
     };
+    if let Some(call) = call {
+        loading.defer(call, &loaded.session_id, &mut loaded.main).await?;
+    }
     let config = UserConfig::of(options)?;
     let session_id = loaded.session_id.clone();
     let user = options.user;
@@ -83,10 +88,19 @@ pub(crate) async fn is_on_disk(config_dir: &Path, id: &str) -> bool {
 struct Loading<'a> {
     store: &'a Arc<dyn SessionStore>,
     options: &'a Options,
+    /// The folder of the project's transcripts on disk.
+    folder: String,
     project_key: String,
 }
 
-impl Loading<'_> {
+impl<'a> Loading<'a> {
+    async fn of(store: &'a Arc<dyn SessionStore>, options: &'a Options) -> Result<Self> {
+        let cwd = options.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
+        let folder = blocking(move || Ok(key_of_path(&canonical(&cwd)))).await?;
+        let project_key = options.store.project_key.clone().unwrap_or_else(|| folder.clone());
+        Ok(Self { store, options, folder, project_key })
+    }
+
     async fn session(&self) -> Result<Option<Loaded>> {
         let (session_id, main) = match (&self.options.conversation, &self.options.resume) {
             (Some(id), _) => match self.load(&SessionKey::new(&self.project_key, id)).await? {

@@ -121,9 +121,13 @@ impl Incarnations {
         epoch == self.epoch && self.port.is_up()
     }
 
-    /// Has the incarnation end.
+    /// Has the incarnation end. The first command counts.
     pub(super) fn command(&self, signal: ExitSignal) {
-        self.command.send_replace(Some(signal));
+        self.command.send_if_modified(|command| {
+            let is_first = command.is_none();
+            command.get_or_insert(signal);
+            is_first
+        });
     }
 
     /// An incarnation is ready: it has opened the conversation, as the next one will.

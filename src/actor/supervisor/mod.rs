@@ -337,6 +337,15 @@ impl SupervisorState {
                     self.cli.command(ExitSignal::GivenUp(reason));
                 }
             }
+            Internal::Deferred { epoch } => {
+                if self.cli.runs(epoch) {
+                    // Not in order: at the end of its input the CLI would note that nobody has decided.
+                    self.cli.command(ExitSignal::GivenUp("a question was deferred".into()));
+                }
+                if !self.stopping() {
+                    return self.begin_stop(StopStep::Cli, None).await;
+                }
+            }
             Internal::StopLimit(number) => return self.step_limit(number).await,
             Internal::Abandoned => {
                 if !self.stopping() {

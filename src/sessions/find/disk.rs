@@ -57,8 +57,15 @@ impl SessionFile {
 
 /// Whether any project folder has a transcript of this session, with or without messages.
 pub(crate) fn has_transcript(config_dir: PathBuf, session_id: &str) -> Result<bool> {
+    Ok(!transcripts_of(config_dir, session_id)?.is_empty())
+}
+
+/// The transcripts of this session in all project folders, the newest first.
+pub(crate) fn transcripts_of(config_dir: PathBuf, session_id: &str) -> Result<Vec<PathBuf>> {
     let scope = SearchScope { config_dir, directory: None, worktrees: true, programmatic: true };
-    Ok(!scope.find_all(session_id)?.is_empty())
+    let mut files = scope.find_all(session_id)?;
+    sort_newest_first(&mut files, |file| (file.modified, &file.session_id));
+    Ok(files.into_iter().map(|file| file.path).collect())
 }
 
 impl SearchScope {

@@ -1,6 +1,7 @@
 //! The whole control surface on the real `claude` CLI: what it can ask and be asked, subject by subject.
 
 mod callbacks;
+mod deferral;
 mod hook_failures;
 mod mcp;
 mod messages;

@@ -76,7 +76,8 @@ impl DatabaseFile {
         let prefix = format!("{name}-");
         while !self.path.exists() {
             remove_abandoned(folder, &prefix).map_err(failed)?;
-            let new = tempfile::Builder::new().prefix(&prefix).suffix(NEW).tempfile_in(folder).map_err(failed)?;
+            let new =
+                tempfile::Builder::new().prefix(&prefix).suffix(NEW).tempfile_in(folder).map_err(failed)?;
             let file = new.as_file().try_clone().map_err(failed)?;
             drop(Database::builder().create_file(file).map_err(|error| not_opened(shown, error))?);
             match new.persist_noclobber(&self.path) {
@@ -84,7 +85,7 @@ impl DatabaseFile {
                 Ok(_) => return File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed),
                 // Another process has created the file, or has removed this one as abandoned, before it was locked.
                 Err(refused)
-                    if matches!(refused.error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {},
+                    if matches!(refused.error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {}
                 Err(refused) => return Err(failed(refused.error)),
             }
         }
@@ -112,9 +113,9 @@ fn remove_abandoned(folder: &Path, prefix: &str) -> std::io::Result<()> {
         match locked {
             Ok(()) => match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {},
+                _ => {}
             },
-            Err(TryLockError::WouldBlock) => {},
+            Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }

@@ -1,0 +1,126 @@
+//! Turns that wait for a person's decision without a CLI, and turns that go on from there.
+//!
+//! ```text
+//!   running ── Defer ──► deferred ── the CLI has ended ──► Deferred
+//!              │ the question was answered, other work runs: refused, and nothing has changed
+//!
+//!   Expected ── a message of the CLI, or it is ready ──► Begun ──► running, as any other turn
+//! ```
+//!
+//! The question is settled without an answer before the CLI is killed, so no handler can allow the call meanwhile.
+
+use tokio::time::Instant;
+
+use super::ConversationState;
+use super::queue::{Queued, TurnHistory};
+use super::results::ResultWatch;
+use crate::actor::messages::conversation::Deferral;
+use crate::actor::messages::session::Internal;
+use crate::actor::turn::{Turn, TurnSender};
+use crate::error::{Error, ErrorKind, Result};
+use crate::prompt::Prompt;
+use crate::report::Outcome;
+
+/// The turn that goes on with a deferred call.
+pub(super) enum ResumedTurn {
+    /// The session resumes no call, or its turn has begun and was taken.
+    None,
+    /// No CLI has begun with it.
+    Expected { uuid: String, sender: TurnSender, turn: Option<Turn> },
+    /// A CLI has begun with it, and the application has not taken it.
+    Begun(Turn),
+}
+
+impl ResumedTurn {
+    /// Whether the turn comes before all prompts.
+    pub(super) fn comes_first(&self) -> bool {
+        matches!(self, Self::Expected { .. })
+    }
+
+    /// The turn for the application, once.
+    pub(super) fn take_turn(&mut self) -> Option<Turn> {
+        match self {
+            Self::None => None,
+            Self::Expected { turn, .. } => turn.take(),
+            Self::Begun(_) => match std::mem::replace(self, Self::None) {
+                Self::Begun(turn) => Some(turn),
+                Self::None | Self::Expected { .. } => None,
+            },
+        }
+    }
+}
+
+impl ConversationState {
+    /// Makes the turn that goes on with the deferred call, if the session resumes one.
+    pub(super) fn expect_resumed(&mut self) {
+        if self.shared.spec.resumed_call.is_some() {
+            let uuid = uuid::Uuid::new_v4().to_string();
+            let (sender, turn) = self.new_turn(&uuid);
+            self.resumed = ResumedTurn::Expected { uuid, sender, turn: Some(turn) };
+        }
+    }
+
+    /// Begins the turn that goes on: this CLI has resumed the conversation, and asks for the call by itself.
+    pub(super) fn begin_resumed(&mut self, epoch: u64) {
+        if !self.resumed.comes_first() || self.cli.has_ended(epoch) {
+            return;
+        }
+        let Some(outbound) = self.shared.cli.outbound_of(epoch) else { return };
+        let ResumedTurn::Expected { uuid, sender, turn } =
+            std::mem::replace(&mut self.resumed, ResumedTurn::None)
+        else {
+            return;
+        };
+        self.resumed = turn.map_or(ResumedTurn::None, ResumedTurn::Begun);
+        let watch = ResultWatch::resumed(uuid.clone());
+        let queued = Queued {
+            // Not written. A CLI that dies has begun with the turn.
+            prompt: Prompt::text(""),
+            uuid,
+            turn: sender,
+            history: TurnHistory::Unsent,
+            first_sent: Some(Instant::now()),
+        };
+        self.begin(queued, outbound, watch, None);
+    }
+
+    /// Ends the running turn, and leaves a question of it open.
+    pub(super) fn defer(&mut self, deferral: Deferral) -> Result<()> {
+        let Deferral { question, call, usage } = deferral;
+        let refused = |why: &str| Err(Error::new(ErrorKind::NotDeferrable, why));
+        let cut = self.limits.passed().is_some();
+        let running = self.running.as_mut().filter(|running| {
+            !cut && running.turn.is_some()
+                && !running.interrupting
+                && !running.cancelled
+                && running.deferred.is_none()
+                && running.outbound.epoch() == question.epoch()
+        });
+        let Some(running) = running else {
+            return refused("no turn runs, or the turn is being ended");
+        };
+        if !self.steering.is_empty() {
+            return refused("a message into the running turn waits for the CLI");
+        }
+        let tasks = self.run.tasks();
+        if tasks > 0 {
+            return refused(&format!("{tasks} tasks of the CLI run in the background, and would be lost"));
+        }
+        let others = self
+            .shared
+            .ledger
+            .open()
+            .iter()
+            .filter(|open| open.request_id() != question.request_id())
+            .count();
+        if others > 0 {
+            return refused(&format!("{others} other requests of the CLI are open, and would be lost"));
+        }
+        if !question.withhold() {
+            return refused("the question was answered");
+        }
+        running.deferred = Some(Outcome::Deferred { call, usage });
+        self.shared.tell(Internal::Deferred { epoch: question.epoch() });
+        Ok(())
+    }
+}
