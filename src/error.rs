@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use greenroom_process::ErrorReport;
 
@@ -49,6 +49,7 @@ struct ErrorData {
     help: Option<String>,
     code: Option<String>,
     retry_after: Option<Duration>,
+    resets_at: Option<SystemTime>,
     stderr: Option<String>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -157,6 +158,7 @@ impl Error {
                 help: None,
                 code: None,
                 retry_after: None,
+                resets_at: None,
                 stderr: None,
                 source: None,
             }),
@@ -180,6 +182,10 @@ impl Error {
 
     pub(crate) fn with_retry_after(self, time: Duration) -> Self {
         self.with(|data| data.retry_after = Some(time))
+    }
+
+    pub(crate) fn with_resets_at(self, at: SystemTime) -> Self {
+        self.with(|data| data.resets_at = Some(at))
     }
 
     pub(crate) fn with_stderr(self, stderr: impl Into<String>) -> Self {
@@ -239,6 +245,12 @@ impl Error {
     /// `rate_limit_event`.
     pub fn retry_after(&self) -> Option<Duration> {
         self.data.retry_after
+    }
+
+    /// Returns the moment on the API's clock at which the quota of a [`RateLimited`](ErrorKind::RateLimited) turn is full again, in whole
+    /// seconds, if the CLI told it. It may have passed. [`retry_after`](Self::retry_after) is the time until then on this machine's clock.
+    pub fn resets_at(&self) -> Option<SystemTime> {
+        self.data.resets_at
     }
 
     /// Returns the last lines of the CLI's stderr, if they may explain the error; at most

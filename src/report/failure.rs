@@ -66,10 +66,12 @@ impl FailureSigns {
             Some(help) => error.with_help(help),
             None => error,
         };
-        let resets_at = self.limit.as_ref().and_then(|limit| limit.resets_at);
-        match resets_at.and_then(until) {
-            Some(time) if kind == ErrorKind::RateLimited => error.with_retry_after(time),
-            _ => error,
+        let limit = self.limit.as_ref().filter(|_| kind == ErrorKind::RateLimited);
+        let Some(resets_at) = limit.and_then(|limit| moment(limit.resets_at?)) else { return error };
+        let error = error.with_resets_at(resets_at);
+        match until(resets_at) {
+            Some(time) => error.with_retry_after(time),
+            None => error,
         }
     }
 
@@ -141,8 +143,12 @@ fn help(kind: ErrorKind) -> Option<&'static str> {
     })
 }
 
-/// The time from now until that time in seconds since 1970; `None` if it has passed.
-fn until(seconds: u64) -> Option<Duration> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    Duration::new(seconds, 0).checked_sub(now).filter(|time| !time.is_zero())
+/// A moment in seconds since 1970; `None` if the system cannot express it.
+fn moment(seconds: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+/// The time from now until that moment; `None` if it has passed.
+fn until(moment: SystemTime) -> Option<Duration> {
+    moment.duration_since(SystemTime::now()).ok().filter(|time| !time.is_zero())
 }

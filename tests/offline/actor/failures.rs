@@ -103,13 +103,15 @@ async fn a_rate_limit_says_when_it_is_reset() {
 
     let wait = after(&[quota("allowed_warning", 5), hour.clone(), said("rate_limit")]).await.unwrap();
     assert!((Duration::from_secs(3_000)..=Duration::from_secs(3_600)).contains(&wait), "{wait:?}");
-    assert_eq!(after(&[quota("rejected", now - 10), said("rate_limit")]).await, None, "the time has passed");
+    let passed = error_of(&[quota("rejected", now - 10), said("rate_limit")], api_error(Some(429))).await;
+    assert_eq!(passed.retry_after(), None, "the time has passed");
+    assert_eq!(passed.resets_at(), Some(UNIX_EPOCH + Duration::from_secs(now - 10)), "on the API's clock");
     assert_eq!(after(&[hour.clone(), quota("allowed", now + 9), said("rate_limit")]).await, None);
     let mut billed = hour.clone();
     billed["rate_limit_info"]["isUsingOverage"] = json!(true);
     assert_eq!(after(&[billed, said("rate_limit")]).await, None, "the quota is not why it failed");
     let other = error_of(&[hour, said("overloaded")], api_error(Some(529))).await;
-    assert_eq!(other.retry_after(), None, "the quota is not why it failed");
+    assert_eq!((other.retry_after(), other.resets_at()), (None, None), "the quota is not why it failed");
 }
 
 #[tokio::test(start_paused = true)]
