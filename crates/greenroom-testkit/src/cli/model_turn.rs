@@ -113,8 +113,13 @@ impl ModelTurn {
     /// [`final_error`](ModelTurn::final_error), or [`repeat`](crate::Script::repeat) the turn.
     pub fn error(mut self, status: u16, kind: impl Into<String>, message: impl Into<String>) -> Self {
         self.items.clear();
-        self.error =
-            Some(ModelError { status, kind: kind.into(), message: message.into(), should_retry: None });
+        self.error = Some(ModelError {
+            status,
+            kind: kind.into(),
+            message: message.into(),
+            should_retry: None,
+            resets_at: None,
+        });
         self
     }
 
@@ -124,6 +129,18 @@ impl ModelTurn {
         let mut turn = self.error(status, kind, message);
         if let Some(error) = &mut turn.error {
             error.should_retry = Some(false);
+        }
+        turn
+    }
+
+    /// A used-up quota: an [`error`](ModelTurn::error) with the status 429, and the headers that say when the quota is full again, in seconds
+    /// since 1970. A CLI with a login (`CLAUDE_CODE_OAUTH_TOKEN`) reads them, does not try again, and tells its host the moment by a
+    /// `rate_limit_event`. A CLI with a key ignores them.
+    pub fn used_up_until(self, seconds: u64) -> Self {
+        let mut turn =
+            self.error(429, "rate_limit_error", "This request would exceed your account's rate limit.");
+        if let Some(error) = &mut turn.error {
+            error.resets_at = Some(seconds);
         }
         turn
     }
@@ -253,6 +270,10 @@ pub struct ModelError {
     /// header at first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_retry: Option<bool>,
+    /// When the quota is full again, in seconds since 1970: the header `anthropic-ratelimit-unified-reset`, with those beside it. No headers
+    /// at first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<u64>,
 }
 
 /// Cuts a text into at most four pieces of whole characters; none for an empty text.

@@ -113,6 +113,13 @@ fn failure(error: &ModelError) -> HttpAnswer {
         let value = HeaderValue::from_static(if should_retry { "true" } else { "false" });
         answer.headers_mut().insert("x-should-retry", value);
     }
+    if let Some(resets_at) = error.resets_at {
+        let headers = answer.headers_mut();
+        headers.insert("anthropic-ratelimit-unified-reset", HeaderValue::from(resets_at));
+        headers.insert("anthropic-ratelimit-unified-status", HeaderValue::from_static("rejected"));
+        let claim = HeaderValue::from_static("five_hour");
+        headers.insert("anthropic-ratelimit-unified-representative-claim", claim);
+    }
     answer
 }
 
