@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use greenroom_fleet::{
-    FeedCursor, Name, NodeId, PromptCursor, PromptFilter, PromptId, QuarantineKind, QuestionId, Tenant, Term,
+    Credential, FeedCursor, Name, NodeId, PromptCursor, PromptFilter, PromptId, QuarantineKind, QuestionId,
+    Tenant, Term,
 };
 
 use crate::rows::State;
@@ -83,6 +84,13 @@ pub(crate) enum Command {
     },
     /// Lets a quarantined session be activated again, or all of them
     Unquarantine(Unquarantine),
+    /// Lists credentials that the API rejects for now, whose prompts wait
+    Holds,
+    /// Lets the prompts of such a credential begin
+    Release {
+        /// As `holds` lists it: key:NAME or tenant:TENANT/PROFILE
+        credential: Credential,
+    },
     /// Asks a node to drain
     Drain {
         #[arg(value_parser = node)]

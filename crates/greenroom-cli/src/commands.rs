@@ -16,7 +16,7 @@ use crate::arguments::{
 };
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::rows::{FeedRow, NameRow, NodeRow, ProcessRow, PromptRow, QuestionRow, State, UsageRow};
+use crate::rows::{FeedRow, HoldRow, NameRow, NodeRow, ProcessRow, PromptRow, QuestionRow, State, UsageRow};
 use crate::target::Fleet;
 
 /// Sessions or entries of a request.
@@ -47,6 +47,18 @@ pub(crate) async fn run(admin: &Admin, command: Command, output: &mut Output) ->
             Ok(output.answer(&answer, &format!("{name} is quarantined"))?)
         }
         Command::Unquarantine(which) => unquarantine(admin, which, output).await,
+        Command::Holds => {
+            let holds: Vec<HoldRow> =
+                admin.holds().await?.iter().map(|hold| HoldRow::of(hold, admin.now())).collect();
+            Ok(output.page(&holds)?)
+        }
+        Command::Release { credential } => {
+            if admin.release(credential.clone()).await?.is_none() {
+                return Err(Failure::not_done(format!("the credential {credential} is not held")));
+            }
+            let answer = json!({ "credential": credential.to_string(), "released": true });
+            Ok(output.answer(&answer, &format!("the prompts of the credential {credential} may begin"))?)
+        }
         Command::Drain { node } => {
             if !admin.drain(node).await? {
                 return Err(Failure::not_done(format!("no living node has the id {node}")));

@@ -1,5 +1,6 @@
 //! The lines of lists: their columns, and their JSON.
 
+mod holds;
 mod prompts;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use crate::output::Row;
 use crate::text::{age, moment_of};
 
+pub(crate) use holds::HoldRow;
 pub(crate) use prompts::PromptRow;
 
 /// A node. Times are in milliseconds.
@@ -363,6 +365,7 @@ impl Row for FeedRow {
             FeedEvent::Accepted { prompt } => ("accepted", Some(prompt), String::new()),
             FeedEvent::Begun { prompt } => ("begun", Some(prompt), String::new()),
             FeedEvent::Continues { prompt } => ("continues", Some(prompt), String::new()),
+            FeedEvent::Held { prompt } => ("held", Some(prompt), String::new()),
             FeedEvent::Ended { prompt, outcome, .. } => ("ended", Some(prompt), outcome.clone()),
             FeedEvent::Asked { prompt, question } => ("asked", Some(prompt), question.to_string()),
             FeedEvent::Decided { prompt, question } => ("decided", Some(prompt), question.to_string()),

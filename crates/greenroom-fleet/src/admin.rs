@@ -27,6 +27,7 @@
 //! # }
 //! ```
 
+mod holds;
 pub(crate) mod hosts;
 pub(crate) mod moving;
 mod nodes;

@@ -7,8 +7,8 @@ use tokio::sync::broadcast::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term};
-use crate::record::{Cause, QuarantineKind};
+use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
+use crate::record::{Cause, Credential, QuarantineKind};
 
 /// How a fleet has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub enum FleetEnd {
 /// | a prompt | accepted | `Accepted` |
 /// | | a CLI begins with it | `Begun` |
 /// | | its owner was lost or drained, and it waits to go on with its continuation | `Continues` |
+/// | | the API has rejected its turn before anything ran, and it waits again | `Held` |
 /// | | it has its outcome: by its turn, by a lost owner, in the queue, by a withdrawal or a deletion | `Ended` |
 /// | a name | a prompt or a `warm` waits for a slot | `Waiting` |
 /// | | it has a slot and an owner, and its session starts | `Activating` |
@@ -42,7 +43,7 @@ pub enum FleetEnd {
 /// | a question | asked, decided | `Asked`, `Decided` |
 /// | a tenant | four fifths of its budget are spent, all of it is | `BudgetNearlySpent`, `BudgetSpent` |
 /// | the node | joined, drains, left, lost its lease, failed | `Joined`, `Draining`, `Left`, `LeaseLost`, `Failed` |
-/// | | a cause keeps sessions from starting, and does so no more | `Degraded`, `Mended` |
+/// | | a cause keeps sessions from running, and does so no more | `Degraded`, `Mended` |
 /// | another node | this node has declared it dead | `NodeLost` |
 /// | a user of the pool | it cannot be cleaned, and is not lent | `UserSetAside` |
 ///
@@ -77,6 +78,8 @@ pub enum FleetEvent {
     Begun { name: Name, prompt: PromptId },
     /// The owner that had begun with a prompt was lost, or the fleet drained. The prompt waits to go on with its continuation.
     Continues { name: Name, prompt: PromptId },
+    /// The API has rejected the turn of a prompt before anything ran. Its credential is held, see `Degraded`, and the prompt waits again.
+    Held { name: Name, prompt: PromptId },
     /// A prompt has its outcome: `completed`, `interrupted`, `failed` or `unsent`. Also one that ended without a turn, or with a
     /// lost owner.
     Ended { name: Name, prompt: PromptId, outcome: &'static str },
@@ -114,11 +117,21 @@ pub enum FleetEvent {
     BudgetSpent { tenant: Tenant, spent: u64, budget: u64 },
     /// An actor of the fleet failed and was restarted.
     ActorRestarted { actor: String, why: String },
-    /// The cause keeps sessions of this node from starting: those of the profile and of the tenant, if they are given. One session at a
-    /// time tries again, and the others wait, or run on another node. Emitted once until `Mended`.
-    Degraded { cause: Cause, profile: Option<String>, tenant: Option<Tenant>, why: String },
-    /// A session has run again, so the others that the cause has held back start.
-    Mended { cause: Cause, profile: Option<String>, tenant: Option<Tenant> },
+    /// The cause keeps sessions of this node from running: those of the profile, of the tenant and of the credential, if they are given. One
+    /// session at a time tries again, and the others wait, or run on another node. Emitted once until `Mended`, and again for another cause or
+    /// another moment of a reset.
+    ///
+    /// With a credential, it keeps sessions of all nodes from running, and each node emits it. `until` is the moment of the next try then.
+    Degraded {
+        cause: Cause,
+        profile: Option<String>,
+        tenant: Option<Tenant>,
+        credential: Option<Credential>,
+        until: Option<Timestamp>,
+        why: String,
+    },
+    /// A session has run again, or an operator has released the credential: the others that the cause has held back start.
+    Mended { cause: Cause, profile: Option<String>, tenant: Option<Tenant>, credential: Option<Credential> },
     /// A request to the backend fails and is repeated.
     BackendUnavailable { why: String },
     /// The backend made transitions faster than the fleet could emit them: so many events are missing.
@@ -149,6 +162,8 @@ pub enum PassivatedBy {
     Request,
     /// The time of its background tasks, [`FleetLimits::background`](crate::FleetLimits::background), ended while no turn ran.
     Background,
+    /// Its [credential](Credential) is held. The next session has the login that the profile gives then.
+    Held,
     /// The session failed by itself.
     Failure,
     /// The fleet drains.

@@ -140,15 +140,16 @@ pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
 pub use record::label::Labels;
 pub use record::usage::{Usage, UsageEntry, UsageQuery};
 pub use record::{
-    Cause, CommandKind, CommandRecord, CommandResult, CommandState, Decision, InterruptedBy, NameRecord,
-    NameState, NodeRecord, NodeState, ProcessRecord, PromptContent, PromptOutcome, PromptRecord, PromptState,
-    Quarantine, QuarantineKind, QuestionRecord, TenantRecord, Unsent,
+    Cause, CommandKind, CommandRecord, CommandResult, CommandState, Credential, Decision, Hold,
+    InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord, PromptContent, PromptHold,
+    PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind, QuestionRecord, TenantRecord,
+    Trying, Unsent,
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
     CommandPut, Counted, Departure, Erasure, FilesLeft, Finish, ForgottenFiles, HostMove, Join, Marked,
-    NodeMessage, Owned, Ownership, Page, QuestionsOf, QueueBounds, Refused, StoredText, StoredTranscript,
-    TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    NodeMessage, Owned, Ownership, Page, Pause, QuestionsOf, QueueBounds, Refused, Reject, StoredText,
+    StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
 pub use update::{InvalidUpdateId, TurnUsage, Update, UpdateId};

@@ -1,5 +1,6 @@
 //! Profiles: how the sessions of a fleet are built.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use greenroom::{Options, SessionBuilder};
 use uuid::Uuid;
 
 use crate::id::{Name, Term};
+use crate::record::Credential;
 
 /// The hosts on which a session may run. Its first prompt fixes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +88,24 @@ impl ActivationContext {
 
 /// The made-up name, and the made-up tenant, of a [probe](ActivationContext::is_probe).
 pub(crate) const PROBE: &str = "probe";
+
+/// Names the credential of a session.
+pub(crate) type CredentialOf = Arc<dyn Fn(&Name) -> String + Send + Sync>;
+
+/// The name of a session's key. `None`: the function panics, or the name is empty or too long.
+pub(crate) fn key_of(of: &CredentialOf, name: &Name, profile: &str) -> Option<String> {
+    // The application's code.
+    let key = catch_unwind(AssertUnwindSafe(|| of(name))).ok();
+    let key = key.filter(|key| (1..=Credential::MAX_BYTES).contains(&key.len()));
+    if key.is_none() {
+        tracing::error!(
+            profile,
+            "the credential of a session has no name: return a text of 1 to {} bytes in `FleetBuilder::credential`",
+            Credential::MAX_BYTES
+        );
+    }
+    key
+}
 
 /// Builds the session of an activation. It is called anew at each activation, and once as a probe.
 pub(crate) type Profile = Arc<dyn Fn(&ActivationContext) -> SessionBuilder + Send + Sync>;

@@ -9,7 +9,8 @@ use greenroom::message::{ContentBlock, ResultMessage};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::record::{InterruptedBy, PromptOutcome, QuestionRecord, Unsent};
+use crate::id::Timestamp;
+use crate::record::{Cause, InterruptedBy, PromptOutcome, QuestionRecord, Unsent};
 
 /// Something that a page shows of a turn, in the order of [`FleetTurn::updates`](crate::FleetTurn::updates).
 ///
@@ -32,6 +33,7 @@ use crate::record::{InterruptedBy, PromptOutcome, QuestionRecord, Unsent};
 /// | `Asked`, `Decided` | the questions of the turn | none | again: replace a question by its id |
 /// | `Usage` | the end of the CLI's turn | yes | once |
 /// | `Gap` | messages that were not kept | yes | once |
+/// | `Held` | a prompt whose credential is held | none | again |
 /// | `Heartbeat` | a turn that is silent for 15 s | none | from then on |
 /// | `Outcome` | the end of the turn: the last update | [`END`](UpdateId::END) | never, after `END` |
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -112,6 +114,14 @@ pub enum Update {
         /// The number of the last missing message.
         to: u64,
     },
+    /// The API rejects the credential of the session for now, such as for a rate limit: the prompt waits, and is not lost. Show it until the
+    /// next update, or until the moment has passed.
+    Held {
+        /// The cause.
+        cause: Cause,
+        /// When one prompt of the credential tries again, in milliseconds since 1970 on the backend's clock.
+        until: Timestamp,
+    },
     /// Nothing has come for 15 seconds. It keeps proxies from closing a silent connection.
     Heartbeat,
     /// The turn has ended. Its JSON is for the people of the tenant, without error texts and without the CLI's `result`:
@@ -170,7 +180,11 @@ impl Update {
             | Self::Usage { id, .. }
             | Self::Gap { id, .. }
             | Self::Outcome { id, .. } => Some(*id),
-            Self::Delta { .. } | Self::Asked { .. } | Self::Decided { .. } | Self::Heartbeat => None,
+            Self::Delta { .. }
+            | Self::Asked { .. }
+            | Self::Decided { .. }
+            | Self::Held { .. }
+            | Self::Heartbeat => None,
         }
     }
 
@@ -185,6 +199,7 @@ impl Update {
             Self::Decided { .. } => "decided",
             Self::Usage { .. } => "usage",
             Self::Gap { .. } => "gap",
+            Self::Held { .. } => "held",
             Self::Heartbeat => "heartbeat",
             Self::Outcome { .. } => "outcome",
         }
@@ -196,7 +211,8 @@ impl Update {
         let mut updates = Vec::new();
         for block in message.content() {
             let id = UpdateId { seq, part: updates.len() as u32 + 1 };
-            let is_models = matches!(message, Message::Assistant(_));
+            // The CLI tells errors of the API as texts.
+            let is_models = matches!(message, Message::Assistant(said) if said.error.is_none());
             updates.extend(of_block(id, block, parent.clone(), is_models));
         }
         if let Message::Result(result) = message {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use greenroom_fleet::backend::{Backend, Requests};
-use greenroom_fleet::{ActivationFailed, Counted, Labels, Marked, Owned, QuarantineKind, Usage, Withdrawn};
+use greenroom_fleet::{
+    ActivationFailed, AttemptId, Begin, Cause, Counted, Credential, Finish, Labels, Marked, Owned, Pause,
+    PromptOutcome, QuarantineKind, Quota, Reject, Usage, Withdrawn,
+};
 use serde_json::{Value, json};
 
 use crate::stage::{
@@ -218,4 +221,42 @@ async fn prompts_of_a_long_conversation_are_read_in_pages() {
     let some = service.run(&["prompts", "acme/a", "--limit", "201"]).await.done();
     assert_eq!(column(&some, 0), newest[..201]);
     assert_eq!(column(&service.run(&["prompts", "acme/a"]).await.done(), 0), newest[..100]);
+}
+
+#[tokio::test]
+async fn held_credentials_are_listed_and_released() {
+    let service = Service::start().await;
+    let backend = &service.backend;
+    let node = joined(backend, "here").await;
+    let prompt = accepted(backend, "acme/a").await;
+    let (owner, attempt) = (owned(backend, "acme/a", node).await, AttemptId::new());
+    let credential =
+        Credential::OfTenant { tenant: owner.name.tenant().clone(), profile: "support".to_owned() };
+    let (quota, begun) = (Quota::default(), Some(credential.clone()));
+    let begin = Begin { owner: owner.clone(), prompt, attempt, quota, credential: begun };
+    assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
+    let outcome =
+        PromptOutcome::Failed { kind: "no_credit".to_owned(), message: String::new(), result: None };
+    let finish = Finish { owner, prompt, attempt, outcome, cost: None, usage: None, quarantine: None };
+    let rejected = Reject {
+        finish,
+        credential,
+        cause: Cause::NoCredit,
+        why: "Credit balance is too low".to_owned(),
+        resets_at: None,
+        pause: Pause { first: FOREVER, longest: FOREVER, factor: 1.0 },
+        again: true,
+    };
+    assert_eq!(backend.reject(rejected).await.unwrap(), Owned::Done(true));
+
+    let held = service.run(&["holds"]).await.done();
+    assert_eq!((column(&held, 0), column(&held, 4)), (vec!["tenant:acme/support"], vec!["1"]), "{held}");
+    assert_eq!(column(&held, 5), ["Credit balance is too low"]);
+    let json: Value = service.run(&["holds", "--json"]).await.objects().remove(0);
+    assert_eq!((&json["cause"], &json["resets_at"]), (&json!("no_credit"), &json!(null)), "{json}");
+    let released = service.run(&["release", "tenant:acme/support"]).await.done();
+    assert_eq!(released, "the prompts of the credential tenant:acme/support may begin\n");
+    assert_eq!(service.run(&["holds"]).await.done(), "");
+    assert_eq!(service.run(&["release", "key:another"]).await.code, 1);
+    assert_eq!(service.run(&["release", "another"]).await.code, 2);
 }

@@ -184,7 +184,7 @@ pub(crate) async fn owned(backend: &impl Requests, of: &str, node: NodeId) -> Ow
 pub(crate) async fn used(backend: &impl Requests, to: &str, node: NodeId, usage: Usage) {
     let prompt = accepted(backend, to).await;
     let (owner, attempt) = (owned(backend, to, node).await, AttemptId::new());
-    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: Quota::default() };
+    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: Quota::default(), credential: None };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     let outcome = PromptOutcome::Completed { result: json!(null), transcript_lost: false };
     let (cost, usage) = (Some(usage.cost), Some(usage));
@@ -200,7 +200,13 @@ pub(crate) async fn quarantined(backend: &impl Requests, session: &str, why: &st
 pub(crate) async fn asking(backend: &impl Requests, to: &str, node: NodeId, question: &str) -> QuestionId {
     let prompt = accepted(backend, to).await;
     let owner = owned(backend, to, node).await;
-    let begin = Begin { owner: owner.clone(), prompt, attempt: AttemptId::new(), quota: Quota::default() };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt,
+        attempt: AttemptId::new(),
+        quota: Quota::default(),
+        credential: None,
+    };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     let body = json!({ "kind": "questions", "questions": [
         { "question": question, "header": "Size", "multiSelect": false, "options": [

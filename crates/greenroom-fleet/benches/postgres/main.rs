@@ -156,7 +156,13 @@ async fn accepted(backend: &PostgresBackend, name: &str) -> PromptId {
 
 async fn begun(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId) -> AttemptId {
     let attempt = AttemptId::new();
-    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt,
+        attempt,
+        quota: greenroom_fleet::Quota::default(),
+        credential: None,
+    };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     attempt
 }

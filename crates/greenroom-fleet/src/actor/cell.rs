@@ -9,8 +9,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::name::steps::losses::{Loss, Losses};
+use crate::health::Membership;
 use crate::id::{AttemptId, Name, PromptId};
 use crate::lock::locked;
+use crate::record::Credential;
 use crate::request::Ownership;
 use crate::users::HeldUser;
 
@@ -28,6 +30,7 @@ pub(crate) enum StageKind {
     Settled,
     Waiting,
     Activating,
+    Held,
     Backoff,
     Idle,
     Running,
@@ -41,6 +44,7 @@ impl StageKind {
             Self::Settled => "settled",
             Self::Waiting => "waiting",
             Self::Activating => "activating",
+            Self::Held => "held",
             Self::Backoff => "backoff",
             Self::Idle => "idle",
             Self::Running => "running",
@@ -58,6 +62,8 @@ pub(crate) struct Holdings {
     pub(crate) slot: bool,
     /// The profile of the name, once its record was read.
     pub(crate) profile: Option<String>,
+    /// The credential of its sessions, once its record was read.
+    pub(crate) credential: Option<Credential>,
     /// The claim that is under way, or that has made this node the owner.
     pub(crate) claim: Option<AttemptId>,
     pub(crate) owner: Option<Ownership>,
@@ -92,6 +98,13 @@ impl NameCell {
     /// The profile of a name whose record was read.
     pub(crate) fn profile(&self) -> String {
         self.holdings().profile.clone().unwrap_or_default()
+    }
+
+    /// The profile, the tenant and the credential of a name. `None`: its record was not read.
+    pub(crate) fn membership(&self) -> Option<Membership> {
+        let holdings = self.holdings();
+        let (profile, credential) = holdings.profile.clone().zip(holdings.credential.clone())?;
+        Some(Membership { profile, tenant: self.name.tenant().clone(), credential })
     }
 
     /// Cancel this to end the session of the current activation at once.

@@ -19,16 +19,16 @@ use crate::error::{BackendError, BackendErrorKind};
 use crate::event::{FleetEnd, FleetEvent};
 use crate::fence::Fence;
 use crate::files::Folders;
-use crate::health::{Degradation, NodeHealth, Try};
+use crate::health::{Failure, Membership, NodeHealth, Try};
 use crate::hub::Hub;
 use crate::id::{Name, NodeId, Tenant};
 use crate::limits::{FleetLimits, Quotas};
 use crate::lock::locked;
-use crate::pages::all_nodes;
-use crate::profile::{Placement, Profile};
+use crate::pages::{all_nodes, all_of};
+use crate::profile::{CredentialOf, Placement, Profile, key_of};
 use crate::record::usage::Usage;
-use crate::record::{Cause, NameState, NodeState, ProcessRecord};
-use crate::request::Change;
+use crate::record::{Cause, Credential, Hold, NameState, NodeState, ProcessRecord};
+use crate::request::{Change, Page};
 use crate::users::Users;
 
 /// Attempts to carry out a request of the application, and the pause between them.
@@ -77,6 +77,8 @@ pub(crate) struct FleetShared {
     /// Decides what people may do. `None`: nothing.
     pub(crate) authoriser: Option<Arc<dyn Authoriser>>,
     pub(crate) profiles: HashMap<String, Profile>,
+    /// Names the credentials of profiles.
+    pub(crate) credentials: HashMap<String, CredentialOf>,
     pub(crate) folders: Folders,
     /// The users of the system that the CLIs run as. `None`: the user of this process.
     pub(crate) users: Option<Users>,
@@ -115,8 +117,10 @@ pub(crate) struct FleetShared {
     pub(crate) tasks: TaskTracker,
     /// The moment at which the node gives its lease up unless the lease is renewed before.
     pub(crate) fence: Fence,
-    /// The causes that keep sessions from starting on this node.
+    /// The causes that keep sessions from running on this node.
     pub(crate) health: NodeHealth,
+    /// Locked from the read of holds until the health has learned them, so that no older rows replace newer ones.
+    pub(crate) learning: tokio::sync::Mutex<()>,
 }
 
 impl FleetShared {
@@ -159,12 +163,40 @@ impl FleetShared {
         }
     }
 
-    /// Notes that a session of a name has failed by a cause that is not its own. `false`: the node has too many causes in mind, so the
-    /// name has to back off by itself.
+    /// The credential of a name's session.
+    pub(crate) fn credential(&self, name: &Name, profile: &str) -> Credential {
+        match self.credentials.get(profile).and_then(|of| key_of(of, name, profile)) {
+            Some(name) => Credential::Key { name },
+            None => Credential::OfTenant { tenant: name.tenant().clone(), profile: profile.to_owned() },
+        }
+    }
+
+    /// The profile, the tenant and the credential of a name's session.
+    pub(crate) fn membership(&self, name: &Name, profile: &str) -> Membership {
+        let (profile, credential) = (profile.to_owned(), self.credential(name, profile));
+        Membership { profile, tenant: name.tenant().clone(), credential }
+    }
+
+    /// Reads which credentials are held, or whether one is, and tells what has changed.
+    pub(crate) async fn learn_holds(&self, of: Option<&Credential>) -> Result<(), BackendError> {
+        let _learning = self.learning.lock().await;
+        let holds = match of {
+            Some(credential) => self.backend.hold(credential.clone()).await?.into_iter().collect(),
+            None => {
+                let after = |last: Option<&Hold>| last.map(|hold| hold.credential.clone());
+                all_of(|last| self.backend.holds(after(last), Page::MOST)).await?
+            }
+        };
+        let events = self.health.learn(of, holds, self.backend.now(), self.node);
+        events.into_iter().for_each(|event| self.tell(event));
+        Ok(())
+    }
+
+    /// Notes that a session of a name could not be started by a cause that is not its own. `false`: the node has too many causes in mind, so
+    /// the name has to back off by itself.
     pub(crate) fn failed_by(&self, cause: Cause, why: String, cell: &NameCell, tries: &mut Vec<Try>) -> bool {
-        let (profile, tenant) = (Some(cell.profile()), Some(cell.name.tenant().clone()));
-        let since = self.backend.now();
-        let failed = Degradation { cause, profile, tenant, why, since, tries: 1 };
+        let of = self.membership(&cell.name, &cell.profile());
+        let failed = Failure { cause, of, why, since: self.backend.now() };
         let told = self.health.failed(failed, tries, &self.limits);
         told.map(|told| told.into_iter().for_each(|event| self.tell(event))).is_ok()
     }
@@ -273,11 +305,20 @@ fn log(event: &FleetEvent) {
         FleetEvent::ActivationFailed { name, why, cause: None, .. } => {
             tracing::warn!(name = shown(name), why, "a session could not be started");
         }
-        FleetEvent::Degraded { cause, profile, tenant, why } => {
+        FleetEvent::Degraded { cause, credential: Some(credential), until, why, .. } => {
+            let (credential, until) = (credential.to_string(), until.map(|until| until.0));
+            let credential = credential.escape_debug().to_string();
+            tracing::warn!(%cause, credential, until, why, "the API rejects a credential, whose prompts wait");
+        }
+        FleetEvent::Degraded { cause, profile, tenant, why, .. } => {
             let tenant = tenant.as_ref().map(Tenant::as_str);
             tracing::warn!(%cause, profile, tenant, why, "sessions cannot run on this node, which tries again");
         }
-        FleetEvent::Mended { cause, profile, tenant } => {
+        FleetEvent::Mended { cause, credential: Some(credential), .. } => {
+            let credential = credential.to_string().escape_debug().to_string();
+            tracing::info!(%cause, credential, "the prompts of a credential run again");
+        }
+        FleetEvent::Mended { cause, profile, tenant, .. } => {
             let tenant = tenant.as_ref().map(Tenant::as_str);
             tracing::info!(%cause, profile, tenant, "sessions run on this node again");
         }

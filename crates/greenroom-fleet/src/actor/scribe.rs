@@ -1,5 +1,6 @@
 //! Writes down the messages of a running turn.
 
+pub(crate) mod signs;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Fuse, FusedFuture};
 use greenroom::{Message, Outcome, Turn};
 
+use self::signs::TurnSigns;
 use super::context::FleetShared;
 use super::retry::{NotDone, cannot_keep, repeat_sized};
 use crate::backend::Requests;
@@ -32,13 +34,15 @@ const NOT_KEPT: &str = "greenroom_fleet_not_kept";
 /// already: 0, or more when a continuation goes on after a lost owner.
 ///
 /// The next batch is read while a batch is being kept, so at most two times [`BATCH`] messages and [`BATCH_BYTES`] are held. A slow
-/// backend or reader delays nothing in the session: messages that are not read yet wait in the session's own buffer.
+/// backend or reader delays nothing in the session: messages that are not read yet wait in the session's own buffer. `signs` takes in each
+/// message as it is read.
 pub(crate) async fn write_down(
     shared: &FleetShared,
     owner: &Ownership,
     prompt: PromptId,
     last_seq: u64,
     turn: &mut Turn,
+    signs: &TurnSigns,
 ) -> Result<greenroom::Result<Outcome>, NotDone> {
     let scribe = Scribe { shared, owner, prompt };
     let mut shown = Shown { last_seq, feed: shared.hub.open(prompt) };
@@ -63,7 +67,7 @@ pub(crate) async fn write_down(
                 tokio::task::yield_now().await;
             }
             message = turn.next(), if !is_read && !next.is_full() => match message {
-                Some(message) => next.fill(message, turn),
+                Some(message) => next.fill(message, turn, signs),
                 None => is_read = true,
             },
         }
@@ -92,9 +96,10 @@ impl Batch {
     }
 
     /// Adds a message and the messages of the turn that are there, up to the bounds.
-    fn fill(&mut self, first: Message, turn: &mut Turn) {
+    fn fill(&mut self, first: Message, turn: &mut Turn, signs: &TurnSigns) {
         let mut ready = Some(first);
         while let Some(message) = ready {
+            signs.note(&message);
             self.bytes += message.raw().get().len();
             self.messages.push(message);
             ready = if self.is_full() { None } else { turn.next().now_or_never().flatten() };

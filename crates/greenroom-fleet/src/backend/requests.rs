@@ -100,8 +100,8 @@ requests! {
     /// Makes a node the owner of a name. The turn that a lost owner had begun goes on with its continuation, or ends.
     fn claim(claim: Claim) -> Claimed;
     /// Writes down that a prompt begins, and answers with what is sent, now and never again: the prompt, or its continuation. `Done(None)`: it
-    /// may not begin. It does not wait or is not due, another prompt of the name runs or goes on first, or the tenant has no money for it. A
-    /// prompt that has waited for too long ends as unsent.
+    /// may not begin. It does not wait or is not due, another prompt of the name runs or goes on first, its credential is held, or the tenant
+    /// has no money for it. A prompt that has waited for too long ends as unsent.
     fn begin(begin: Begin) -> Owned<Option<Value>>;
     /// Keeps messages of the running turn. Answers with the number up to which all messages are kept or counted. `Done(None)`: nothing was
     /// kept, because the turn does not run by this owner, or messages before the first one are missing.
@@ -109,6 +109,20 @@ requests! {
     /// Gives the running turn its outcome. `Done(true)`: the prompt has this outcome now, or had it already from this attempt. `Done(false)`:
     /// the prompt does not run by this attempt, has ended with another outcome, or is not known.
     fn finish(finish: Finish) -> Owned<bool>;
+    /// Ends a turn that the API has rejected, and holds its credential on all nodes. The prompt waits again at its place, as if it had not
+    /// begun, or has its outcome. Answers as [`finish`](Requests::finish).
+    fn reject(reject: Reject) -> Owned<bool>;
+    /// Ends the try of an attempt. `answered`: the model has answered, so the credential is held no more. `false`: the attempt does not try.
+    fn end_try(credential: Credential, attempt: AttemptId, answered: bool) -> bool;
+    /// The hold of a credential.
+    fn hold(credential: Credential) -> Option<Hold>;
+    /// A page of the credentials that are held. The last page is an empty one.
+    fn holds(after: Option<Credential>, limit: usize) -> Vec<Hold>;
+    /// Lets the prompts of a credential begin. Answers with the hold that it had.
+    fn release_hold(credential: Credential) -> Option<Hold>;
+    /// Removes holds whose next try was due before `before`, up to `limit` of the first thousand: nobody uses these credentials. Answers with
+    /// their number.
+    fn forget_holds(before: Timestamp, limit: usize) -> usize;
     /// Gives a name back. `true`: a prompt waits.
     fn release(owner: Ownership) -> Owned<bool>;
     /// Gives a name back whose session could not be started. Answers with the number of failures in the period. `Done(None)`: there were too

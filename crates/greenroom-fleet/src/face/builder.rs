@@ -1,11 +1,12 @@
 //! The builder of a fleet.
 
+mod profiles;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom::SessionBuilder;
 use ractor::{Actor, ActorCell};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +26,7 @@ use crate::hub::Hub;
 use crate::id::{NodeId, Tenant};
 use crate::limits::{FleetLimits, Quota, Quotas};
 use crate::opening;
-use crate::profile::{ActivationContext, Placement, Profile, TranscriptsIn};
+use crate::profile::{CredentialOf, Placement, Profile, TranscriptsIn};
 use crate::query::feed::FeedRetention;
 use crate::users::{UserPool, Users};
 
@@ -40,6 +41,7 @@ pub struct FleetBuilder {
     default_quota: Quota,
     authoriser: Option<Arc<dyn Authoriser>>,
     profiles: HashMap<String, Profile>,
+    credentials: HashMap<String, CredentialOf>,
     folder: Option<PathBuf>,
     users: Option<UserPool>,
     host: Option<String>,
@@ -61,6 +63,7 @@ impl Fleet {
             default_quota: Quota::default(),
             authoriser: None,
             profiles: HashMap::new(),
+            credentials: HashMap::new(),
             folder: None,
             users: None,
             host: None,
@@ -80,30 +83,6 @@ impl FleetBuilder {
     #[must_use]
     pub fn backend(mut self, backend: impl Backend) -> Self {
         self.backend = Some(Arc::new(backend));
-        self
-    }
-
-    /// Adds a profile: how the sessions that name it are built. Each activation calls the function, which must not block.
-    /// The fleet sets the conversation, and a working directory and a configuration folder unless the profile does. Begin with
-    /// [`ActivationContext::isolated_options`] for sessions of different users.
-    ///
-    /// [`start`](Self::start) calls the function once with a made-up name, and starts no session of what it returns: it refuses a profile that
-    /// chooses the conversation, or the configuration folder where the fleet has to. [`ActivationContext::is_probe`] tells this call.
-    ///
-    /// Its handlers decide about permissions, questions of the model, elicitations and dialogs. What they leave open, such as a
-    /// permission without a handler or [`PermissionDecision::undecided`](greenroom::PermissionDecision::undecided), becomes a
-    /// [question](crate::FleetTenant::questions). For that the fleet sets [`on_inquiry`](SessionBuilder::on_inquiry), in place of the profile's
-    /// own one, unless [`FleetLimits::question`] is zero. For dialogs, name their kinds with
-    /// [`inquiry_dialogs`](SessionBuilder::inquiry_dialogs).
-    ///
-    /// A panic in it is a failed activation, and is ignored in the call at the start.
-    #[must_use]
-    pub fn profile(
-        mut self,
-        name: impl Into<String>,
-        build: impl Fn(&ActivationContext) -> SessionBuilder + Send + Sync + 'static,
-    ) -> Self {
-        self.profiles.insert(name.into(), Arc::new(build));
         self
     }
 
@@ -262,7 +241,7 @@ impl FleetBuilder {
     /// # Errors
     /// [`FleetError::Invalid`] for limits that cannot work, and on a shared backend without a guardian program or a host's name, or for
     /// [`TranscriptsIn::Folder`] with [`Placement::Anywhere`], for [users](FleetBuilder::users) without root, or with too few of them, and
-    /// for a profile that does not fit the fleet;
+    /// for a profile that does not fit the fleet, and for credentials of a profile that is not there;
     /// [`FleetError::Session`] if the guardian does not answer; [`FleetError::Files`] if the folder cannot be used;
     /// [`FleetError::Backend`].
     pub async fn start(self) -> Result<Fleet, FleetError> {
@@ -343,6 +322,7 @@ impl FleetBuilder {
             admission: Default::default(),
             authoriser: self.authoriser,
             profiles: self.profiles,
+            credentials: self.credentials,
             folders,
             users,
             node: NodeId::new(),
@@ -362,6 +342,7 @@ impl FleetBuilder {
             tasks: TaskTracker::new(),
             fence,
             health: NodeHealth::new(),
+            learning: Default::default(),
         })
     }
 
@@ -375,6 +356,11 @@ impl FleetBuilder {
         }
         if limits.lease < Duration::from_secs(1) {
             return invalid("`lease` is at least 1 s, or the node would lose its lease to a slow write");
+        }
+        if let Some(profile) = self.credentials.keys().find(|profile| !self.profiles.contains_key(*profile)) {
+            return invalid(&format!(
+                "the fleet names credentials of the profile '{profile}', which it does not have"
+            ));
         }
         let quotas = self.quotas.values().chain([&self.default_quota]);
         for quota in quotas {

@@ -99,7 +99,7 @@ pub struct FleetSnapshot {
 pub struct NameSnapshot {
     /// The record in the backend.
     pub record: NameRecord,
-    /// The stage of the name on this node: `settled`, `waiting`, `activating`, `backoff`, `idle`, `running` or
+    /// The stage of the name on this node: `settled`, `waiting`, `activating`, `held`, `backoff`, `idle`, `running` or
     /// `passivating`.
     pub stage: &'static str,
     /// The time since it does that, in milliseconds.

@@ -9,96 +9,76 @@
 //!     └───────────────────── the session is up, or the model has answered ───────────────────────┘
 //! ```
 //!
-//! Each [`Extent`] has its own machine: the node, a profile, and a tenant with a profile. The node's machine is for the disk, the
-//! memory and the guardian, a profile's for the CLI. A profile may give each tenant a key, so a rejected key holds back its tenant alone.
+//! Each [`Extent`] has its own machine: the node, a profile, a tenant with a profile, and a credential. The node's machine is for the disk,
+//! the memory and the guardian, a profile's for the CLI. A login that is missing at the start of a session holds back its tenant's sessions
+//! with the profile.
 //!
 //! While an extent is degraded, its names queue for the one [`Try`], without a slot and without owning the name, so another node can run
 //! it. The try begins after a pause of [`FleetLimits::backoff`], which doubles up to [`FleetLimits::backoff_max`]. A name that is dropped
 //! with the try leaves it to the next one. A key is tried by a turn, because a CLI starts with any key.
+//!
+//! # Credentials
+//!
+//! A credential that the API rejects is held on all nodes: a row of the backend ([`Hold`]) decides, and the machine of the credential copies
+//! the row. The row has the end of the pause on the backend's clock, and the prompt that tries. A failure and a pass change the row:
+//!
+//! ```text
+//!  reject, end_try, release_hold ──► the row ── a hint, a begin that it refuses, or five seconds ──► `learn`: the machine
+//! ```
 
-use std::collections::HashMap;
+mod extent;
+mod report;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::event::FleetEvent;
-use crate::id::{Tenant, Timestamp};
+use crate::id::{NodeId, Timestamp};
 use crate::limits::FleetLimits;
 use crate::lock::locked;
-use crate::record::Cause;
+use crate::record::{Cause, Credential, Hold, Trying};
+use extent::Extent;
+pub(crate) use extent::Membership;
+pub use report::{Degradation, Health};
 
-/// Extents that are degraded at a time. Failures in further ones count as the machine's, too: each name backs off by itself.
+/// The pause of a node before it tries a credential that another node tries: that node is lost, perhaps.
+const ELSEWHERE: Duration = Duration::from_secs(60);
+
+/// Extents that are degraded at a time, without credentials. Failures in further ones count as the machine's, too: each name backs off by itself.
 const EXTENTS: usize = 1024;
-
-/// The health of a node, in a [`FleetSnapshot`](crate::FleetSnapshot).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Health {
-    /// No cause keeps sessions from starting on this node.
-    Healthy,
-    /// Sessions cannot start on this node. It tries again, one session at a time.
-    Degraded {
-        /// The causes, the oldest first; at most 1,024.
-        causes: Vec<Degradation>,
-    },
-}
-
-/// A cause that keeps sessions of a node from starting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Degradation {
-    /// The cause.
-    pub cause: Cause,
-    /// The profile whose sessions it holds back. `None`: every profile.
-    pub profile: Option<String>,
-    /// The tenant whose sessions it holds back. `None`: every tenant.
-    pub tenant: Option<Tenant>,
-    /// The error of the first session that has failed by it.
-    pub why: String,
-    /// When that session failed.
-    pub since: Timestamp,
-    /// Sessions that have failed by it: the first one, and each one that has tried since.
-    pub tries: u32,
-}
-
-/// The sessions that a cause holds back.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Extent {
-    profile: Option<String>,
-    tenant: Option<Tenant>,
-}
-
-impl Extent {
-    /// The extents of a session, the widest first.
-    fn all(profile: &str, tenant: &Tenant) -> [Self; 3] {
-        let (profile, tenant) = (Some(profile.to_owned()), Some(tenant.clone()));
-        [
-            Self { profile: None, tenant: None },
-            Self { profile: profile.clone(), tenant: None },
-            Self { profile, tenant },
-        ]
-    }
-
-    /// The sessions that a cause holds back, of which a session of this profile and tenant is one.
-    fn of(cause: Cause, profile: Option<String>, tenant: Option<Tenant>) -> Self {
-        match cause {
-            Cause::DiskFull | Cause::NoMemory | Cause::GuardianLost => Self { profile: None, tenant: None },
-            Cause::CliMissing | Cause::ProfileUnfit => Self { profile, tenant: None },
-            Cause::KeyRejected => Self { profile, tenant },
-        }
-    }
-}
 
 /// An extent that is degraded.
 struct Degraded {
     report: Degradation,
     /// The end of the pause.
-    next: Instant,
+    next: watch::Sender<Instant>,
     /// Has the one permit to try. Closed when the extent is healthy again.
     turns: Arc<Semaphore>,
+    /// The row of a credential.
+    hold: Option<Hold>,
+}
+
+impl Degraded {
+    fn new(report: Degradation, next: Instant, hold: Option<Hold>) -> Self {
+        Self { report, next: watch::Sender::new(next), turns: Arc::new(Semaphore::new(1)), hold }
+    }
+
+    /// The cause, as it is told.
+    fn event(&self) -> FleetEvent {
+        let Degradation { cause, profile, tenant, credential, until, why, .. } = self.report.clone();
+        FleetEvent::Degraded { cause, profile, tenant, credential, until, why }
+    }
+
+    /// The extent is healthy again.
+    fn mended(self) -> FleetEvent {
+        self.turns.close();
+        let Degradation { cause, profile, tenant, credential, .. } = self.report;
+        FleetEvent::Mended { cause, profile, tenant, credential }
+    }
 }
 
 /// The permit to try although an extent is degraded. Dropping it leaves the try to the next name.
@@ -112,6 +92,7 @@ pub(crate) struct Try {
 pub(crate) struct Held {
     /// The cause.
     pub(crate) cause: Cause,
+    next: watch::Receiver<Instant>,
     extent: Extent,
     turns: Arc<Semaphore>,
 }
@@ -119,11 +100,13 @@ pub(crate) struct Held {
 /// The health of a node: the machine of each extent that is degraded.
 pub(crate) struct NodeHealth {
     degraded: Mutex<HashMap<Extent, Degraded>>,
+    /// Counts changes of holds.
+    holds: watch::Sender<u64>,
 }
 
 impl NodeHealth {
     pub(crate) fn new() -> Self {
-        Self { degraded: Mutex::default() }
+        Self { degraded: Mutex::default(), holds: watch::Sender::new(0) }
     }
 
     pub(crate) fn is_healthy(&self) -> bool {
@@ -132,22 +115,26 @@ impl NodeHealth {
 
     /// Lets a session start, or begin a turn, perhaps as a try. A session that is held back gives its tries up, so that it holds none
     /// while it waits for another.
-    pub(crate) fn admit(&self, tries: &mut Vec<Try>, profile: &str, tenant: &Tenant) -> Result<(), Held> {
+    pub(crate) fn admit(&self, tries: &mut Vec<Try>, of: &Membership) -> Result<(), Held> {
         let degraded = locked(&self.degraded);
         if degraded.is_empty() {
             return Ok(());
         }
-        for extent in Extent::all(profile, tenant) {
+        for extent in Extent::all(of) {
             let Some(entry) = degraded.get(&extent) else { continue };
             if tries.iter().any(|held| held.extent == extent) {
                 continue;
             }
-            let permit =
-                if Instant::now() < entry.next { None } else { entry.turns.clone().try_acquire_owned().ok() };
+            let permit = if Instant::now() < *entry.next.borrow() {
+                None
+            } else {
+                entry.turns.clone().try_acquire_owned().ok()
+            };
             let cause = entry.report.cause;
             let Some(permit) = permit else {
                 tries.clear();
-                return Err(Held { cause, extent, turns: entry.turns.clone() });
+                let (next, turns) = (entry.next.subscribe(), entry.turns.clone());
+                return Err(Held { cause, next, extent, turns });
             };
             tries.push(Try { extent, cause, _permit: permit });
         }
@@ -155,12 +142,9 @@ impl NodeHealth {
     }
 
     /// The cause that holds a session back.
-    pub(crate) fn cause(&self, profile: &str, tenant: &Tenant) -> Option<Cause> {
+    pub(crate) fn cause(&self, of: &Membership) -> Option<Cause> {
         let degraded = locked(&self.degraded);
-        Extent::all(profile, tenant)
-            .iter()
-            .find_map(|extent| degraded.get(extent))
-            .map(|entry| entry.report.cause)
+        Extent::all(of).iter().find_map(|extent| degraded.get(extent)).map(|entry| entry.report.cause)
     }
 
     /// True if the sessions of all these profiles are held back. A lone node counts as ready when the pause is over and no session tries: it
@@ -173,65 +157,82 @@ impl NodeHealth {
     ) -> bool {
         let degraded = locked(&self.degraded);
         let now = Instant::now();
-        let is_held = |profile| {
-            let entry = degraded.get(&Extent { profile, tenant: None });
-            entry.is_some_and(|entry| has_peers || now < entry.next || entry.turns.available_permits() == 0)
+        let is_held = |extent| {
+            let waits = |entry: &Degraded| now < *entry.next.borrow() || entry.turns.available_permits() == 0;
+            degraded.get(&extent).is_some_and(|entry| has_peers || waits(entry))
         };
-        !degraded.is_empty() && (is_held(None) || profiles.all(|profile| is_held(Some(profile.clone()))))
+        !degraded.is_empty()
+            && (is_held(Extent::Node) || profiles.all(|profile| is_held(Extent::Profile(profile.clone()))))
     }
 
-    /// True if a live session must not begin a turn: its tenant's key was rejected, and the session does not hold the try. Other causes do
-    /// not affect live sessions.
-    pub(crate) fn rejects(&self, tries: &[Try], profile: &str, tenant: &Tenant) -> bool {
-        let extent = Extent::of(Cause::KeyRejected, Some(profile.to_owned()), Some(tenant.clone()));
-        locked(&self.degraded).contains_key(&extent) && !tries.iter().any(|held| held.extent == extent)
+    /// True if a live session must not begin a turn: its credential is held, or the login of its tenant was rejected, and the session does
+    /// not hold the try. Other causes do not affect live sessions.
+    pub(crate) fn rejects(&self, tries: &[Try], of: &Membership) -> bool {
+        let [_, _, tenant, credential] = Extent::all(of);
+        let degraded = locked(&self.degraded);
+        [tenant, credential]
+            .iter()
+            .any(|extent| degraded.contains_key(extent) && !tries.iter().any(|held| held.extent == *extent))
+    }
+
+    /// The hold of a credential, as this node knows it.
+    pub(crate) fn hold(&self, credential: &Credential) -> Option<Hold> {
+        locked(&self.degraded).get(&Extent::Credential(credential.clone()))?.hold.clone()
+    }
+
+    /// Tells of changes of holds. Read [`hold`](Self::hold) after each.
+    pub(crate) fn holds(&self) -> watch::Receiver<u64> {
+        self.holds.subscribe()
     }
 
     /// Waits until the session may try. `None`: its extent is healthy again.
     pub(crate) async fn turn(&self, held: Held) -> Option<Try> {
-        let Held { cause, extent, turns } = held;
+        let Held { cause, mut next, extent, turns } = held;
         // An error: the semaphore is closed.
         let permit = turns.acquire_owned().await.ok()?;
-        let next = locked(&self.degraded).get(&extent).map(|entry| entry.next)?;
-        // Only the holder of the permit changes the end of the pause.
-        sleep_until(next).await;
-        Some(Try { extent, cause, _permit: permit })
+        loop {
+            let at = *next.borrow_and_update();
+            tokio::select! {
+                biased;
+                // An error: the extent is healthy again.
+                changed = next.changed() => changed.ok()?,
+                () = sleep_until(at) => return Some(Try { extent, cause, _permit: permit }),
+            }
+        }
     }
 
-    /// A session has failed by a cause. Returns the event if the extent is degraded from now on, or by another cause than before. `None`
-    /// within: the extent was degraded already. An error: too many extents are degraded, so no name queues for this one.
+    /// A session could not be started by a cause. Returns the event if the extent is degraded from now on, or by another cause than before.
+    /// `None` within: the extent was degraded already. An error: too many extents are degraded, so no name queues for this one.
     pub(crate) fn failed(
         &self,
-        failed: Degradation,
+        failed: Failure,
         tries: &mut Vec<Try>,
         limits: &FleetLimits,
     ) -> Result<Option<FleetEvent>, TooMany> {
-        let extent = Extent::of(failed.cause, failed.profile.clone(), failed.tenant.clone());
-        let failed = Degradation { profile: extent.profile.clone(), tenant: extent.tenant.clone(), ..failed };
+        let Failure { cause, of, why, since } = failed;
+        let extent = Extent::of(cause, &of);
+        let (profile, tenant) = (extent.profile(), extent.tenant());
+        let report =
+            Degradation { cause, profile, tenant, credential: None, why, since, until: None, tries: 1 };
         let has_tried = tries.iter().any(|held| held.extent == extent);
         let mut degraded = locked(&self.degraded);
-        let event = FleetEvent::Degraded {
-            cause: failed.cause,
-            profile: failed.profile.clone(),
-            tenant: failed.tenant.clone(),
-            why: failed.why.clone(),
-        };
-        let room = degraded.len() < EXTENTS;
+        let room = degraded.keys().filter(|extent| !extent.is_credential()).count() < EXTENTS;
         let told = match degraded.get_mut(&extent) {
             Some(entry) => {
-                let is_other = has_tried && entry.report.cause != failed.cause;
+                let is_other = has_tried && entry.report.cause != cause;
                 if is_other {
-                    entry.report = Degradation { tries: entry.report.tries, ..failed };
+                    entry.report = Degradation { tries: entry.report.tries, ..report };
                 }
                 if has_tried {
                     entry.report.tries = entry.report.tries.saturating_add(1);
-                    entry.next = Instant::now() + limits.pause(entry.report.tries);
+                    entry.next.send_replace(Instant::now() + limits.pause(entry.report.tries));
                 }
-                is_other.then_some(event)
+                is_other.then(|| entry.event())
             }
             None if room => {
-                let (next, turns) = (Instant::now() + limits.pause(1), Arc::new(Semaphore::new(1)));
-                degraded.insert(extent, Degraded { report: failed, next, turns });
+                let entry = Degraded::new(report, Instant::now() + limits.pause(1), None);
+                let event = entry.event();
+                degraded.insert(extent, entry);
                 Some(event)
             }
             None => {
@@ -244,17 +245,76 @@ impl NodeHealth {
         Ok(told)
     }
 
-    /// A session is up, or with `by_turn` the model has answered it: the extents of its tries are healthy again. Returns the events.
+    /// A session is up, or with `by_turn` the model has answered it: the extents of its tries are healthy again. Returns the events. A
+    /// credential is held until its row is gone.
     pub(crate) fn passed(&self, tries: &mut Vec<Try>, by_turn: bool) -> Vec<FleetEvent> {
         let mut degraded = locked(&self.degraded);
         // A CLI starts with any key.
-        let passed = tries.extract_if(.., |held| by_turn || held.cause != Cause::KeyRejected);
-        let mended = passed.filter_map(|held| {
-            let Degraded { report, turns, .. } = degraded.remove(&held.extent)?;
-            turns.close();
-            Some(FleetEvent::Mended { cause: report.cause, profile: report.profile, tenant: report.tenant })
-        });
-        mended.collect()
+        let has_passed =
+            |held: &mut Try| !held.extent.is_credential() && (by_turn || held.cause != Cause::KeyRejected);
+        let passed = tries.extract_if(.., has_passed);
+        passed.filter_map(|held| degraded.remove(&held.extent).map(Degraded::mended)).collect()
+    }
+
+    /// Copies the rows of credentials that are held: of all, or of one. Returns the events.
+    pub(crate) fn learn(
+        &self,
+        of: Option<&Credential>,
+        holds: Vec<Hold>,
+        now: Timestamp,
+        node: NodeId,
+    ) -> Vec<FleetEvent> {
+        let mut degraded = locked(&self.degraded);
+        let (mut events, mut changes) = (Vec::new(), 0);
+        let is_meant = |extent: &Extent| match (extent, of) {
+            (Extent::Credential(credential), Some(of)) => credential == of,
+            (extent, _) => extent.is_credential(),
+        };
+        let is_held: HashSet<_> = holds.iter().map(|hold| hold.credential.clone()).collect();
+        let is_over = |extent: &Extent, _: &mut Degraded| {
+            is_meant(extent) && !matches!(extent, Extent::Credential(of) if is_held.contains(of))
+        };
+        events.extend(degraded.extract_if(is_over).map(|(_, entry)| entry.mended()));
+        for hold in holds {
+            let extent = Extent::Credential(hold.credential.clone());
+            // Another name of this node that tries has the permit.
+            let tries_here = degraded.get(&extent).is_some_and(|entry| entry.turns.available_permits() == 0);
+            let is_here = |trying: &Trying| trying.node == node && tries_here;
+            let is_elsewhere = hold.trying.as_ref().is_some_and(|trying| !is_here(trying));
+            let pause = hold.until.since(now);
+            let next = Instant::now() + if is_elsewhere { pause.max(ELSEWHERE) } else { pause };
+            let report = Degradation {
+                cause: hold.cause,
+                profile: extent.profile(),
+                tenant: extent.tenant(),
+                credential: Some(hold.credential.clone()),
+                why: hold.why.clone(),
+                since: hold.since,
+                until: Some(hold.until),
+                tries: hold.tries,
+            };
+            let Some(entry) = degraded.get_mut(&extent) else {
+                let entry = Degraded::new(report, next, Some(hold));
+                events.push(entry.event());
+                degraded.insert(extent, entry);
+                changes += 1;
+                continue;
+            };
+            let known = entry.hold.replace(hold.clone());
+            // Only a look at one credential, after a begin that was refused, may find it as before and pause again.
+            let Some(known) = known.filter(|known| *known != hold || of.is_some()) else { continue };
+            entry.report = report;
+            entry.next.send_replace(next);
+            changes += 1;
+            if (known.cause, known.resets_at) != (hold.cause, hold.resets_at) {
+                events.push(entry.event());
+            }
+        }
+        drop(degraded);
+        if changes > 0 || !events.is_empty() {
+            self.holds.send_modify(|count| *count += 1);
+        }
+        events
     }
 
     /// The health now.
@@ -263,9 +323,19 @@ impl NodeHealth {
         if causes.is_empty() {
             return Health::Healthy;
         }
-        causes.sort_by(|a, b| (a.since, &a.profile, &a.tenant).cmp(&(b.since, &b.profile, &b.tenant)));
+        let order =
+            |of: &Degradation| (of.since, of.profile.clone(), of.tenant.clone(), of.credential.clone());
+        causes.sort_by_cached_key(order);
         Health::Degraded { causes }
     }
+}
+
+/// A session that could not be started by a cause.
+pub(crate) struct Failure {
+    pub(crate) cause: Cause,
+    pub(crate) of: Membership,
+    pub(crate) why: String,
+    pub(crate) since: Timestamp,
 }
 
 /// The node already tracks the maximum of degraded extents.

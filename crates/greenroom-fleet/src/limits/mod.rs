@@ -4,6 +4,8 @@ mod quota;
 
 use std::time::Duration;
 
+use crate::request::Pause;
+
 pub use quota::{Budget, Quota, Rate};
 pub(crate) use quota::{BudgetLevel, Quotas, micro_dollars};
 
@@ -85,9 +87,12 @@ pub struct FleetLimits {
 impl FleetLimits {
     /// The wait after so many failures in a row, a quarter more or less by chance, so that not all begin again at once.
     pub(crate) fn pause(&self, failures: u32) -> Duration {
-        let doubled = self.backoff.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        let wait = doubled.min(self.backoff_max).mul_f64(0.75 + 0.5 * fastrand::f64());
-        wait.max(Duration::from_millis(1))
+        self.pauses().after(failures)
+    }
+
+    /// The waits after failures.
+    pub(crate) fn pauses(&self) -> Pause {
+        Pause { first: self.backoff, longest: self.backoff_max, factor: 0.75 + 0.5 * fastrand::f64() }
     }
 
     /// Every limit of time.

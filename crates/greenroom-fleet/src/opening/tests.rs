@@ -67,7 +67,7 @@ async fn service_on(host: &str, backend: &impl Backend, process: Option<Value>) 
     let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
     let owner = Ownership { name: name.clone(), node, term: record.term };
     assert!(backend.record_process(owner.clone(), process).await.unwrap().done().is_some());
-    let begin = Begin { owner, prompt: prompt.id, attempt, quota: crate::Quota::default() };
+    let begin = Begin { owner, prompt: prompt.id, attempt, quota: crate::Quota::default(), credential: None };
     assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     (name, prompt.id, record.term)
 }

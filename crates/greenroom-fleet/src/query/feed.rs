@@ -82,6 +82,8 @@ pub enum FeedEvent {
     Begun { prompt: PromptId },
     /// The owner that had begun with a prompt was lost, or its node drained. The prompt waits to go on with its continuation.
     Continues { prompt: PromptId },
+    /// The API has rejected the turn of a prompt before anything ran: its credential is held, and the prompt waits again.
+    Held { prompt: PromptId },
     /// A prompt has its outcome: `completed`, `interrupted`, `failed` or `unsent`.
     Ended { prompt: PromptId, outcome: String, usage: Usage },
     /// A session asks a person.
@@ -105,6 +107,7 @@ impl FeedEvent {
         Some(match self.clone() {
             Self::Accepted { prompt } => FleetEvent::Accepted { name, prompt },
             Self::Continues { prompt } => FleetEvent::Continues { name, prompt },
+            Self::Held { prompt } => FleetEvent::Held { name, prompt },
             Self::Ended { prompt, outcome, .. } => {
                 let outcome =
                     ["completed", "interrupted", "failed"].into_iter().find(|word| *word == outcome);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// |---|---|
 /// | `DiskFull`, `NoMemory`, `GuardianLost` | the sessions of the node |
 /// | `CliMissing`, `ProfileUnfit` | the sessions of the profile, which chooses the CLI and the options |
-/// | `KeyRejected` | the sessions of the tenant with the profile, which may give each tenant a key of its own |
+/// | `KeyRejected`, `NoCredit`, `RateLimited`, `Overloaded` | the sessions of the [credential](crate::Credential), on all nodes |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,6 +35,15 @@ pub enum Cause {
     /// The CLI is not logged in, or the API rejects its login or its key.
     #[error("the login or the key is rejected")]
     KeyRejected,
+    /// The account has no credit left, or a payment failed.
+    #[error("the account of the key has no credit")]
+    NoCredit,
+    /// The API rejects prompts for now: too many requests, or the quota is used up.
+    #[error("the rate limit of the key is reached")]
+    RateLimited,
+    /// The API is overloaded or fails.
+    #[error("the API is overloaded")]
+    Overloaded,
 }
 
 impl Cause {
@@ -49,6 +58,17 @@ impl Cause {
             ErrorKind::NoGuardian => Some(Self::GuardianLost),
             ErrorKind::Unauthenticated => Some(Self::KeyRejected),
             _ => Self::of_io(error),
+        }
+    }
+
+    /// The cause for which the API has rejected a turn that ended with this error. `None`: the cause is the turn's own.
+    pub(crate) fn of_turn(error: &greenroom::Error) -> Option<Self> {
+        match error.kind() {
+            ErrorKind::Unauthenticated => Some(Self::KeyRejected),
+            ErrorKind::NoCredit => Some(Self::NoCredit),
+            ErrorKind::RateLimited => Some(Self::RateLimited),
+            ErrorKind::Overloaded => Some(Self::Overloaded),
+            _ => None,
         }
     }
 

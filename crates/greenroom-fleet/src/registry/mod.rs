@@ -5,6 +5,7 @@ mod account;
 mod content;
 mod erasure;
 mod feed;
+mod holds;
 mod lists;
 mod lost;
 mod map;

@@ -213,7 +213,7 @@ impl Step<'_> {
 }
 
 /// A cause in words, as it is kept: 1 KiB at most.
-fn shortened(why: &str) -> String {
+pub(super) fn shortened(why: &str) -> String {
     const MOST: usize = 1024;
     // `str::floor_char_boundary` needs Rust 1.91. Every text has a boundary at 0.
     let end = (0..=MOST.min(why.len())).rev().find(|end| why.is_char_boundary(*end));

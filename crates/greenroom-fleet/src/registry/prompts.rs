@@ -82,6 +82,7 @@ impl Step<'_> {
             kept_bytes: 0,
             dropped: 0,
             asked: 0,
+            returned: None,
             usage: Default::default(),
         };
         self.txn.put(Key::of(Table::Contents).prompt(prompt.id).bytes(), content.json.as_bytes());
@@ -334,7 +335,7 @@ pub(super) fn kept_bytes(prompt: &PromptRecord) -> u64 {
 }
 
 /// The place of a prompt that waits in the list of expiries.
-fn expiry_key(prompt: &PromptRecord) -> Key {
+pub(super) fn expiry_key(prompt: &PromptRecord) -> Key {
     Key::of(Table::Expiries).time(prompt.expires_at).prompt(prompt.id)
 }
 

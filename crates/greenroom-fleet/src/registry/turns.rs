@@ -19,6 +19,7 @@ impl Step<'_> {
         self.txn.want(&Key::of(Table::Contents).prompt(begin.prompt));
         self.want_place(&begin.owner.name, 1);
         self.want_quota(begin.owner.name.tenant());
+        self.want_hold(begin.credential.as_ref());
         self.want_feed(&begin.owner.name);
         let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
         let Some(mut prompt) = self.prompt_record(begin.prompt)?.filter(|prompt| prompt.name == name.name)
@@ -41,12 +42,16 @@ impl Step<'_> {
         if !prompt.is_due(self.now) || !is_first || name.running.is_some() {
             return Ok(Owned::Done(None));
         }
+        if self.is_held(&begin)? {
+            return Ok(Owned::Done(None));
+        }
         let quota = self.quota_of(prompt.name.tenant(), &begin.quota)?;
         if let Some(budget) = quota.budget
             && !self.reserve(&mut prompt, budget)?
         {
             return Ok(Owned::Done(None));
         }
+        self.begin_try(&begin)?;
         self.dequeue(&mut name, &prompt);
         prompt.begins += 1;
         prompt.state = PromptState::Begun { term: name.term, attempt: begin.attempt, at: self.now };

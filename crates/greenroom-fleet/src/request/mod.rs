@@ -6,6 +6,7 @@
 #![allow(clippy::large_enum_variant, reason = "an answer is moved once, and a box would cost an allocation")]
 
 mod between;
+mod holds;
 mod names;
 mod prompts;
 mod refused;
@@ -15,11 +16,13 @@ mod turns;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Tenant};
+use crate::record::Credential;
 
 pub use crate::id::Ownership;
 pub use crate::limits::QueueBounds;
 pub use between::NodeMessage;
 pub(crate) use between::{NodeNews, Piece};
+pub use holds::{Pause, Reject};
 pub use names::{
     ActivationFailed, Claim, Claimed, CommandPut, Counted, Departure, Erasure, FilesLeft, ForgottenFiles,
     HostMove, Join, Marked, WaitingCursor, WaitingNames, WaitingPage,
@@ -74,6 +77,8 @@ pub enum Change {
     CommandEnded(CommandId),
     /// The quota of a tenant was set.
     QuotaSet(Tenant),
+    /// A credential is held, or held no more, or a prompt tries it.
+    Held(Credential),
     /// Changes of other nodes may have been missed: read the records again.
     Missed,
 }

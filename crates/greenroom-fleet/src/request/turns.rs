@@ -8,7 +8,7 @@ use super::Ownership;
 use crate::id::{AttemptId, Name, PromptId, QuestionId, Tenant};
 use crate::limits::Quota;
 use crate::record::usage::Usage;
-use crate::record::{PromptOutcome, QuestionRecord};
+use crate::record::{Credential, PromptOutcome, QuestionRecord};
 
 /// The start of a prompt, written down before its first byte is sent to a CLI.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Begin {
     pub attempt: AttemptId,
     /// The quota of the tenant, if the backend has none for it. Money is set aside for the turn if it has a budget.
     pub quota: Quota,
+    /// The credential of the session. `None`: it is not known, and no hold keeps the prompt from beginning.
+    pub credential: Option<Credential>,
 }
 
 /// Messages of a running turn.

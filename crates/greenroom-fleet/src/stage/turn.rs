@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::joined;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::NotDone;
+use crate::actor::scribe::signs::TurnSigns;
 use crate::actor::scribe::write_down;
 use crate::backend::{Backend, Requests};
 use crate::id::{AttemptId, Name, PromptId};
@@ -69,7 +70,8 @@ impl BegunTurn {
             other => panic!("the name was not claimed: {other:?}"),
         };
         let attempt = AttemptId::new();
-        let begin = Begin { owner: owner.clone(), prompt, attempt, quota: crate::Quota::default() };
+        let begin =
+            Begin { owner: owner.clone(), prompt, attempt, quota: crate::Quota::default(), credential: None };
         let begun = shared.backend.begin(begin).await.unwrap();
         assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
         Self { shared: shared.clone(), owner, prompt, attempt }
@@ -137,7 +139,9 @@ impl Played {
         let prompt = self.cli.expect("user").await;
         let begun = begun.clone();
         let writing = async move {
-            let ended = write_down(&begun.shared, &begun.owner, begun.prompt, last_seq, &mut turn).await?;
+            let signs = TurnSigns::default();
+            let ended =
+                write_down(&begun.shared, &begun.owner, begun.prompt, last_seq, &mut turn, &signs).await?;
             let outcome = outcome_of(&ended);
             begun.finish(outcome.clone()).await;
             Ok(outcome)

@@ -176,7 +176,13 @@ async fn a_clock_that_is_set_back_holds_up_reminders_and_no_other_prompt() {
         };
         let Claimed::Won(record) = backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name: accept.name.clone(), node, term: record.term };
-        let begin = Begin { owner, prompt: accept.prompt, attempt, quota: greenroom_fleet::Quota::default() };
+        let begin = Begin {
+            owner,
+            prompt: accept.prompt,
+            attempt,
+            quota: greenroom_fleet::Quota::default(),
+            credential: None,
+        };
         assert_eq!(backend.begin(begin).await.unwrap(), Owned::Done(expected));
     }
     assert_eq!(waiting(then.0).await, [reminder.prompt]);

@@ -39,6 +39,38 @@ struct Shared {
 }
 
 type OnRead = Arc<dyn Fn(&str, &str) + Send + Sync>;
+type Api = Arc<dyn Fn(&str) -> Option<ApiFailure> + Send + Sync>;
+
+/// A failure of the API, as a CLI tells it.
+#[derive(Clone, Copy)]
+pub(crate) struct ApiFailure {
+    status: u16,
+    error: &'static str,
+    /// When the limit is reset, in seconds since 1970.
+    resets_at: Option<u64>,
+    /// The model has said something before.
+    worked: bool,
+}
+
+impl ApiFailure {
+    pub(crate) const KEY: Self = Self::of(401, "authentication_failed");
+    pub(crate) const OVERLOADED: Self = Self::of(529, "overloaded");
+    pub(crate) const CREDIT: Self = Self::of(400, "billing_error");
+
+    const fn of(status: u16, error: &'static str) -> Self {
+        Self { status, error, resets_at: None, worked: false }
+    }
+
+    /// A rate limit that is reset at a moment in seconds since 1970.
+    pub(crate) fn limit(resets_at: u64) -> Self {
+        Self { resets_at: Some(resets_at), ..Self::of(429, "rate_limit") }
+    }
+
+    /// The same, after the model has said something.
+    pub(crate) fn after_work(self) -> Self {
+        Self { worked: true, ..self }
+    }
+}
 
 #[derive(Default)]
 struct State {
@@ -60,6 +92,8 @@ struct State {
     plain: bool,
     /// The API rejects the key of CLIs that start now.
     rejecting: bool,
+    /// Fails the turns of a name.
+    api: Option<Api>,
     /// CLIs do not start, for this cause.
     not_starting: Option<Error>,
     /// Starts that were refused.
@@ -107,6 +141,11 @@ impl Clis {
     /// Whether the API rejects the key of CLIs that start from now on.
     pub(crate) fn reject_keys(&self, rejects: bool) {
         self.state().rejecting = rejects;
+    }
+
+    /// Has the API fail the turns of names, from now on.
+    pub(crate) fn fail_api(&self, fails: impl Fn(&str) -> Option<ApiFailure> + Send + Sync + 'static) {
+        self.state().api = Some(Arc::new(fails));
     }
 
     /// The prompts that CLIs have read, with their names.
@@ -297,10 +336,11 @@ impl Player<'_> {
 
     async fn turn(&mut self, prompt: &Value) -> Option<Exit> {
         let text = text_of(prompt);
-        let (on_read, plain) = {
+        let (on_read, plain, api) = {
             let state = self.clis.state();
-            (state.on_read.clone(), state.plain)
+            (state.on_read.clone(), state.plain, state.api.clone())
         };
+        let failure = api.and_then(|api| api(self.name)).or(self.rejected.then_some(ApiFailure::KEY));
         if let Some(told) = on_read {
             told(self.name, &text);
         }
@@ -309,7 +349,7 @@ impl Player<'_> {
         let seconds = |text: &str| Duration::from_secs(text.parse().unwrap());
         let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
         match (word, rest) {
-            _ if self.rejected => self.reject(prompt),
+            _ if failure.is_some() => failure.into_iter().for_each(|failure| self.reject(prompt, failure)),
             _ if plain => self.finish(prompt, &text),
             ("wait", time) => match self.wait(Some(seconds(time))).await {
                 Ended::Time => self.finish(prompt, &text),
@@ -471,14 +511,23 @@ impl Player<'_> {
         }));
     }
 
-    fn reject(&mut self, prompt: &Value) {
+    fn reject(&mut self, prompt: &Value, failure: ApiFailure) {
+        let ApiFailure { status, error, resets_at, worked } = failure;
+        if worked {
+            self.say("Let me see.");
+        }
+        if let Some(resets_at) = resets_at {
+            let info = json!({ "status": "rejected", "resetsAt": resets_at, "rateLimitType": "five_hour" });
+            self.end.message(json!({ "type": "rate_limit_event", "rate_limit_info": info }));
+        }
+        let text = format!("API Error: {status}");
         self.end.message(json!({
-            "type": "assistant", "error": "authentication_failed", "api_error_status": 401, "parent_tool_use_id": null,
-            "message": { "role": "assistant", "model": "<synthetic>", "content": [{ "type": "text", "text": "Invalid API key" }] },
+            "type": "assistant", "error": error, "api_error_status": status, "parent_tool_use_id": null,
+            "message": { "role": "assistant", "model": "<synthetic>", "content": [{ "type": "text", "text": text }] },
         }));
         self.end.message(json!({
-            "type": "result", "subtype": "success", "is_error": true, "result": "Invalid API key", "num_turns": 1, "duration_ms": 0,
-            "duration_api_ms": 0, "total_cost_usd": 0.0, "api_error_status": 401, "terminal_reason": "api_error",
+            "type": "result", "subtype": "success", "is_error": true, "result": text, "num_turns": 1, "duration_ms": 0,
+            "duration_api_ms": 0, "total_cost_usd": self.cost, "api_error_status": status, "terminal_reason": "api_error",
             "user_message_uuids": [prompt["uuid"]],
         }));
     }

@@ -166,6 +166,7 @@ async fn an_export_keeps_messages_that_are_not_one_line_of_json() {
         prompt: kept.prompt,
         attempt,
         quota: greenroom_fleet::Quota::default(),
+        credential: None,
     };
     assert!(from.begin(begin).await.unwrap().done().is_some());
     let messages = ["{\n\"a\": 1}", " 1 ", "null", "no JSON", "\"one line\""].map(str::to_owned).to_vec();

@@ -159,7 +159,7 @@ async fn a_tenant_takes_its_spent_and_lost_money_along() {
     let owner = Ownership { name: name("a"), node, term: record.term };
     let mut quota = Quota::default();
     quota.budget = Some(Budget { amount: 100, period: Duration::from_secs(24 * 3600), reserve: 7 });
-    let begin = Begin { owner, prompt: lost.prompt, attempt: AttemptId::new(), quota };
+    let begin = Begin { owner, prompt: lost.prompt, attempt: AttemptId::new(), quota, credential: None };
     assert!(from.begin(begin).await.unwrap().done().is_some());
     from.leave(node).await.unwrap();
     from.recover(10, 3).await.unwrap();

@@ -113,8 +113,13 @@ async fn a_node_renews_its_lease_in_time_under_two_hundred_begins_a_second() {
                     Some(owner) => owner,
                     None => owned.insert(owner(&backend, node, &name).await),
                 };
-                let request =
-                    Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
+                let request = Begin {
+                    owner: owner.clone(),
+                    prompt,
+                    attempt,
+                    quota: greenroom_fleet::Quota::default(),
+                    credential: None,
+                };
                 let begun = backend.begin(request).await.unwrap();
                 assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
                 let outcome = PromptOutcome::Completed { result: json!("done"), transcript_lost: false };

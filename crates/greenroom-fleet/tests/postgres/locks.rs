@@ -56,6 +56,7 @@ async fn begin(backend: &PostgresBackend, owner: &Ownership, name: &str) -> Owne
         prompt,
         attempt: AttemptId::new(),
         quota: greenroom_fleet::Quota::default(),
+        credential: None,
     };
     backend.begin(begin).await.unwrap()
 }
@@ -75,7 +76,13 @@ async fn a_begin_that_waits_for_its_name_holds_up_no_renewal() {
     let owner = owner(&backend, node, "a").await;
     let mut other = Psql::connect(&address);
     other.run(&format!("BEGIN; {}", server::lock_of_name(&schema, "a")));
-    let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
+    let begin = Begin {
+        owner,
+        prompt,
+        attempt: AttemptId::new(),
+        quota: greenroom_fleet::Quota::default(),
+        credential: None,
+    };
     let (theirs, mut beginning) = (backend.clone(), JoinSet::new());
     beginning.spawn(async move { theirs.begin(begin).await.unwrap() });
     server::until_a_request_waits_for_a_lock(&address).await;

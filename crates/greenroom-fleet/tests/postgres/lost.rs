@@ -59,7 +59,13 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     assert_eq!(direct.name_record(name.clone()).await.unwrap().unwrap().term, owner.term, "claimed twice");
 
     let attempt = AttemptId::new();
-    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt,
+        attempt,
+        quota: greenroom_fleet::Quota::default(),
+        credential: None,
+    };
     let begun = after_a_lost_reply(&proxy, attempt, async || backend.begin(begin.clone()).await).await;
     assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
     assert_eq!(direct.prompt_record(prompt).await.unwrap().unwrap().begins, 1);
@@ -189,7 +195,13 @@ async fn a_request_behind_a_held_lock_is_given_up_and_repeated() {
     let node = joined(&backend).await;
     let prompt = accepted(&backend, "a").await;
     let owner = owner(&backend, node, "a").await;
-    let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
+    let begin = Begin {
+        owner,
+        prompt,
+        attempt: AttemptId::new(),
+        quota: greenroom_fleet::Quota::default(),
+        credential: None,
+    };
 
     let mut other = server::raw(&address).await;
     server::run(&mut other, &format!("BEGIN; {}", server::lock_of_name(&schema, "a"))).await;
@@ -216,7 +228,13 @@ async fn turns_and_renewals_go_on_while_the_row_of_their_node_is_shared() {
 
     let owner = owner(&backend, node, "a").await;
     let attempt = AttemptId::new();
-    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt,
+        attempt,
+        quota: greenroom_fleet::Quota::default(),
+        credential: None,
+    };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     assert!(matches!(backend.renew(node, HOUR, false).await.unwrap(), Owned::Done(_)));
     let append =
@@ -254,7 +272,13 @@ async fn a_begin_waits_for_a_claim_and_is_then_refused() {
     let claims =
         format!("BEGIN; UPDATE {schema}.rows SET value = convert_to({later}, 'UTF8') WHERE key = '{key}'");
     server::run(&mut other, &claims).await;
-    let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
+    let begin = Begin {
+        owner,
+        prompt,
+        attempt: AttemptId::new(),
+        quota: greenroom_fleet::Quota::default(),
+        credential: None,
+    };
     let mut beginning = tokio::task::JoinSet::new();
     let theirs = backend.clone();
     beginning.spawn(async move { theirs.begin(begin).await });
@@ -275,7 +299,13 @@ async fn a_prompt_that_expires_while_its_begin_waits_is_not_sent() {
     let owner = owner(&backend, node, "a").await;
     let mut other = server::raw(&address).await;
     server::run(&mut other, &format!("BEGIN; {}", server::lock_of_name(&schema, "a"))).await;
-    let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
+    let begin = Begin {
+        owner,
+        prompt,
+        attempt: AttemptId::new(),
+        quota: greenroom_fleet::Quota::default(),
+        credential: None,
+    };
     let (theirs, mut beginning) = (backend.clone(), tokio::task::JoinSet::new());
     beginning.spawn(async move { theirs.begin(begin).await });
     server::until_a_request_waits_for_a_lock(&address).await;

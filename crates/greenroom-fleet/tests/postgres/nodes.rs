@@ -114,8 +114,13 @@ async fn a_prompt_is_withdrawn_or_begins_and_never_both() {
         let name = format!("name {round}");
         let prompt = accepted(&backend, &name).await;
         let owner = owner(&backend, node, &name).await;
-        let begin =
-            Begin { owner, prompt, attempt: AttemptId::new(), quota: greenroom_fleet::Quota::default() };
+        let begin = Begin {
+            owner,
+            prompt,
+            attempt: AttemptId::new(),
+            quota: greenroom_fleet::Quota::default(),
+            credential: None,
+        };
         let (other, mut withdrawing) = (backend.clone(), JoinSet::new());
         withdrawing.spawn(async move { other.withdraw(prompt).await.unwrap() });
         let Owned::Done(answer) = backend.begin(begin).await.unwrap() else { panic!("fenced") };

@@ -49,7 +49,8 @@ async fn run(backend: PostgresBackend, node: NodeId, dies: bool) {
             let prompt = accepted(&backend, &number.to_string()).await;
             let attempt = AttemptId::new();
             let first = backend.next_prompt(name).await.unwrap().map_or(prompt, |first| first.id);
-            let begin = Begin { owner: owner.clone(), prompt: first, attempt, quota: quota() };
+            let begin =
+                Begin { owner: owner.clone(), prompt: first, attempt, quota: quota(), credential: None };
             let begun = backend.begin(begin).await.unwrap();
             if matches!(begun, Owned::Done(Some(_))) {
                 if dies {

@@ -162,7 +162,13 @@ async fn before(request: &str, backend: &PostgresBackend, name: &str) -> Subject
 
 async fn begins(backend: &PostgresBackend, owner: &Ownership, prompt: PromptId, attempt: AttemptId) {
     let begun = backend
-        .begin(Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() })
+        .begin(Begin {
+            owner: owner.clone(),
+            prompt,
+            attempt,
+            quota: greenroom_fleet::Quota::default(),
+            credential: None,
+        })
         .await
         .unwrap();
     assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
@@ -180,7 +186,15 @@ async fn carry_out(request: &'static str, backend: Stopping, subject: Subject) -
             matches!(backend.claim(claim).await.unwrap(), Claimed::NodeDown)
         }
         "begin" => is_fenced(
-            backend.begin(Begin { owner, prompt, attempt, quota: greenroom_fleet::Quota::default() }).await,
+            backend
+                .begin(Begin {
+                    owner,
+                    prompt,
+                    attempt,
+                    quota: greenroom_fleet::Quota::default(),
+                    credential: None,
+                })
+                .await,
         ),
         "append" => is_fenced(backend.append(append(&owner, prompt)).await),
         "ask" => is_fenced(backend.ask(ask(&owner, prompt, question)).await),
@@ -315,7 +329,7 @@ async fn a_node_that_is_stopped_before_the_end_of_its_commit_holds_up_nobody() {
     let subject = before("begin", &backend, "a").await;
     let held = proxy.hold_end_of(&subject.attempt.to_string());
     let Subject { owner, prompt, attempt, .. } = subject.clone();
-    let begin = Begin { owner, prompt, attempt, quota: greenroom_fleet::Quota::default() };
+    let begin = Begin { owner, prompt, attempt, quota: greenroom_fleet::Quota::default(), credential: None };
     let mut beginning = JoinSet::new();
     beginning.spawn(async move { theirs.begin(begin).await });
     in_time("all but the end of a begin", held).await;

@@ -46,7 +46,10 @@ async fn names_prompts_outcomes_and_money_are_shown_with_plain_columns() {
     let (prompt, attempt) = (first.prompt, AttemptId::new());
     let mut quota = Quota::default();
     quota.budget = Some(Budget { amount: 9_000_000, period: Duration::from_secs(3600), reserve: 2_500_000 });
-    let begun = backend.begin(Begin { owner: owner.clone(), prompt, attempt, quota }).await.unwrap();
+    let begun = backend
+        .begin(Begin { owner: owner.clone(), prompt, attempt, quota, credential: None })
+        .await
+        .unwrap();
     assert!(matches!(begun, Owned::Done(Some(_))), "{begun:?}");
 
     let mut people = server::raw(&address).await;

@@ -8,6 +8,7 @@ mod hosts;
 #[path = "../storm/life.rs"]
 #[allow(dead_code, reason = "the driver of the storm uses the rest")]
 mod life;
+mod limits;
 #[path = "../storm/program/protocol.rs"]
 #[allow(dead_code, reason = "the program of the storm uses the rest")]
 mod protocol;
@@ -19,6 +20,7 @@ mod server;
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +55,18 @@ impl Stage {
 
     /// Opens the fleet's file, as a start of the service does.
     async fn open(&self, change: impl FnOnce(&mut FleetLimits)) -> (Fleet, LocalBackend) {
+        self.open_with(|_| {}, change).await
+    }
+
+    /// The same, with another environment of the CLIs.
+    async fn open_with(
+        &self,
+        change_env: impl FnOnce(&mut BTreeMap<String, String>),
+        change: impl FnOnce(&mut FleetLimits),
+    ) -> (Fleet, LocalBackend) {
         let backend = LocalBackend::open(self.folder.path().join("fleet.redb")).await.unwrap();
-        let (cli, env) = (self.cli.clone(), real::env(&self.model, &self.folder.path().join("home")));
+        let (cli, mut env) = (self.cli.clone(), real::env(&self.model, &self.folder.path().join("home")));
+        change_env(&mut env);
         let profile = move |_: &_| -> SessionBuilder {
             let builder = Session::builder().cli_path(&cli).envs(env.clone());
             builder.configure(|options| options.env_policy = EnvPolicy::Clean)

@@ -64,7 +64,13 @@ pub(crate) async fn turn(backend: &dyn Backend, node: NodeId, accept: Accept, co
     let (prompt, name, conversation) = (accept.prompt, accept.name.clone(), accept.conversation);
     assert!(matches!(backend.accept(accept).await.unwrap(), Accepted::New(_)));
     let (owner, attempt) = (own(backend, node, &name).await, AttemptId::new());
-    let begin = Begin { owner: owner.clone(), prompt, attempt, quota: greenroom_fleet::Quota::default() };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt,
+        attempt,
+        quota: greenroom_fleet::Quota::default(),
+        credential: None,
+    };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     let messages = (1..=3).map(|number| number.to_string()).collect();
     let append = Append { owner: owner.clone(), prompt, first_seq: 1, messages, bound: 1000 };

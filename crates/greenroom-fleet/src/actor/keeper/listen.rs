@@ -91,10 +91,12 @@ fn take(change: Change, later: &mut BTreeSet<(Instant, Name)>, context: &KeeperC
         }
         Change::Commanded(node) if node == context.shared.node => context.hint(Duty::Command),
         Change::QuotaSet(_) => context.hint(Duty::Quotas),
+        Change::Held(_) => context.hint(Duty::Holds),
         Change::Deleting(_) if !context.shared.backend.is_exclusive() => context.hint(Duty::Delete),
         Change::Missed => {
             context.hint_to_wake(None);
             context.hint(Duty::Quotas);
+            context.hint(Duty::Holds);
             context.hint(Duty::Delete);
             context.hint(Duty::Expire);
             context.hint(Duty::Command);

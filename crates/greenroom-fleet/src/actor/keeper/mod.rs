@@ -10,6 +10,7 @@
 //! | release strangers | every 5 s | the names that this node owns |
 //! | carry out commands of other nodes | after hints; each second while there is another node and a name is awake here | 256 commands, each by a task of its own |
 //! | read the quotas that were set | after hints, every 5 s | one counter; all quotas, if another one was set |
+//! | read which credentials are held | after hints, every 5 s | all of them, 1,024 in a request |
 //! | watch the nodes | each second if other nodes can use the backend; when a lease ends; when the next batch of names may be recovered | reads all nodes, recovers 64 names of dead ones |
 //!
 //! Each duty is a task:
@@ -86,11 +87,12 @@ enum Duty {
     Watch,
     Command,
     Quotas,
+    Holds,
 }
 
 /// The duties in the order of their numbers, in words, each with the shortest time in milliseconds from the beginning of a step to that of the
 /// next one. A prompt that was accepted just now expires much later.
-const DUTIES: [(Duty, &str, u64); 9] = [
+const DUTIES: [(Duty, &str, u64); 10] = [
     (Duty::Renew, "renew the lease", 0),
     (Duty::Expire, "expire prompts and questions", 100),
     (Duty::Wake, "wake names", 1),
@@ -100,6 +102,7 @@ const DUTIES: [(Duty, &str, u64); 9] = [
     (Duty::Watch, "watch the nodes", 0),
     (Duty::Command, "carry out commands of other nodes", 10),
     (Duty::Quotas, "read the quotas that were set", 10),
+    (Duty::Holds, "read which credentials are held", 10),
 ];
 
 /// A running keeper. Its tasks end when it is dropped.

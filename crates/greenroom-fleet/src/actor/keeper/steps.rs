@@ -42,6 +42,8 @@ const FORGET: usize = 500;
 const FORGETS: usize = 16;
 /// The time for which commands are kept after their deadline, if the outcomes are kept for so long.
 const COMMANDS: Duration = Duration::from_secs(3600);
+/// The time for which a credential stays held that nobody tries.
+const HOLDS: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Deletions of one step.
 const DELETE: usize = 16;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -96,6 +98,7 @@ impl KeeperContext {
             Duty::Watch => self.watch.look(&self.shared).await,
             Duty::Command => self.carry_out_commands(is_hinted).await,
             Duty::Quotas => self.read_quotas().await,
+            Duty::Holds => self.read_holds().await,
         }
     }
 
@@ -106,6 +109,11 @@ impl KeeperContext {
             self.looks.requote(&changed);
             self.hint_to_wake(None);
         }
+        Ok(Instant::now() + LOOK)
+    }
+
+    async fn read_holds(&self) -> NextMoment {
+        self.shared.learn_holds(None).await?;
         Ok(Instant::now() + LOOK)
     }
 
@@ -136,6 +144,7 @@ impl KeeperContext {
             }
         }
         forgotten = forgotten.max(backend.forget_commands(before(retention.min(COMMANDS)), FORGET).await?);
+        forgotten = forgotten.max(backend.forget_holds(before(HOLDS), FORGET).await?);
         backend.seal_feed().await?;
         for _ in 0..FORGETS {
             let usage = backend.forget_usage(before(self.shared.limits.usage)).await?;

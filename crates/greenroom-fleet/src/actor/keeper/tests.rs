@@ -241,6 +241,7 @@ async fn prompts_and_questions_expire_at_their_moments() {
         prompt: runs,
         attempt: AttemptId::new(),
         quota: crate::Quota::default(),
+        credential: None,
     };
     assert!(matches!(stage.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let question = QuestionId::new();

@@ -136,6 +136,7 @@ impl NameActorState {
                 (PassivatedBy::Failure, failed.then(|| self.count_failure()))
             }
             Ok(TurnEnd::Cut) => (PassivatedBy::Drain, None),
+            Ok(TurnEnd::Held) => (PassivatedBy::Held, None),
             Err(NotDone::Fenced) => {
                 self.cx.cell.fence();
                 (PassivatedBy::Failure, None)
@@ -225,7 +226,7 @@ impl NameActorState {
         };
         // A continuation does not expire.
         let expires_at = (next.begins == 0).then_some(next.expires_at);
-        self.enter(NameStage::Backoff);
+        self.enter(NameStage::Held);
         let (shared, name) = (self.cx.shared.clone(), self.cx.cell.name.clone());
         self.watch(async move {
             // The keeper may be a little late.

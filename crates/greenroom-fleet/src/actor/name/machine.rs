@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Span;
 
+use super::steps;
 use super::steps::look::look;
 use super::{NameContext, NameMessage};
 use crate::actor::cell::{NameCell, StageKind};
@@ -39,12 +40,14 @@ use crate::record::PromptRecord;
 ///     └───────────────────────────────────────────────────── Passivating ◄── Idle: too long, evicted, asked for, over, drained
 ///
 ///  Settled, and nothing waits: the actor ends, and the name is passive.
-///  Settled, Waiting ──► Backoff: a deletion or a quarantine comes first, or a cause that is not the name's holds it back.
+///  Settled, Waiting ──► Backoff: a deletion or a quarantine comes first.
+///  Settled, Activating ──► Held: a cause that is not the name's holds it back, such as a rate limit.
+///  Held ──► Settled: the name may try, the cause is mended, its prompt has expired; a drain or a fence.
 ///  Activating ──► Running: the turn was granted with the slot.
 ///  Activating ──► Waiting: the tenant is at its cap of live sessions on other nodes; the name keeps its place.
 ///  Activating ──► Settled: no prompt waits any more, or the name cannot run here.
 ///  Activating ──► Passivating: fenced, to end at once, or the backend refuses a name that is owned.
-///  Running ──► Passivating: also if the session is over, its transcript is lost, or the backend refuses.
+///  Running ──► Passivating: also if the session is over, its credential is held, its transcript is lost, or the backend refuses.
 ///  Passivating ──► Waiting: the name keeps its place. Passivating ──► Backoff: a turn or an activation has failed, or the name is held.
 ///  Backoff ──► Settled: also by a drain or a fence.
 ///  Idle, Running: background work keeps the slot for `limits.background` in all, over turns. After that the session yields it between turns.
@@ -56,6 +59,8 @@ pub(super) enum NameStage {
     Waiting,
     /// A step claims the name and starts its session. `turn`: admission counts a turn with the slot.
     Activating { turn: bool },
+    /// A cause that is not the name's holds it back. It has no slot.
+    Held,
     /// An activation or a turn has failed, or a deletion or a quarantine comes first. The slot was given back.
     Backoff,
     /// The session is up, without a turn. The next turn may have been asked for.
@@ -72,6 +77,7 @@ impl NameStage {
             Self::Settled => StageKind::Settled,
             Self::Waiting => StageKind::Waiting,
             Self::Activating { .. } => StageKind::Activating,
+            Self::Held => StageKind::Held,
             Self::Backoff => StageKind::Backoff,
             Self::Idle(_) => StageKind::Idle,
             Self::Running { .. } => StageKind::Running,
@@ -244,7 +250,7 @@ impl NameActorState {
             return;
         }
         let waits_for = self.next.as_ref().map(|prompt| prompt.id);
-        let waits = matches!(self.stage, NameStage::Waiting | NameStage::Backoff);
+        let waits = matches!(self.stage, NameStage::Waiting | NameStage::Held | NameStage::Backoff);
         if waits && next.is_some() && waits_for == next {
             return self.cx.cell.look();
         }
@@ -322,9 +328,7 @@ impl NameActorState {
 
     /// Finds out if a cause holds the name back. A name whose profile is not known is let through, and held back when it has its slot.
     fn admit(&mut self) -> Result<(), Held> {
-        let (cell, health) = (&self.cx.cell, &self.cx.shared.health);
-        let profile = cell.holdings().profile.clone();
-        profile.map_or(Ok(()), |profile| health.admit(&mut self.tries, &profile, cell.name.tenant()))
+        steps::admit(&self.cx.shared, &self.cx.cell, &mut self.tries)
     }
 
     /// True if the name is not activated here any more.

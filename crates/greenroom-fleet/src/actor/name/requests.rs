@@ -19,9 +19,9 @@ impl NameActorState {
         if self.stage.live().is_some() {
             return answer(done, Ok(()));
         }
-        let cell = &self.cx.cell;
-        let cause = self.cx.shared.health.cause(&cell.profile(), cell.name.tenant());
-        if let Some(cause) = cause.filter(|_| matches!(self.stage, NameStage::Backoff)) {
+        let of = self.cx.cell.membership();
+        let cause = of.and_then(|of| self.cx.shared.health.cause(&of));
+        if let Some(cause) = cause.filter(|_| matches!(self.stage, NameStage::Held)) {
             // Only a name with a prompt waits until the cause is mended.
             return answer(done, Err(FleetError::State(cause.to_string())));
         }
@@ -38,7 +38,8 @@ impl NameActorState {
         self.callers.holds.extend(hold);
         self.callers.passive.push(done);
         // Without a session there is nothing to end. Prompts that wait go on waiting, for their turn.
-        if matches!(self.stage, NameStage::Settled | NameStage::Waiting | NameStage::Backoff) {
+        use NameStage::{Backoff, Held, Settled, Waiting};
+        if matches!(self.stage, Settled | Waiting | Held | Backoff) {
             self.callers.tell_passive(false);
         }
         let is_between = matches!(self.stage, NameStage::Settled | NameStage::Waiting);
@@ -88,7 +89,7 @@ impl NameActorState {
 
     /// The name is not activated here any more.
     pub(super) fn end(&mut self) {
-        if self.is_ending() && matches!(self.stage, NameStage::Backoff) {
+        if self.is_ending() && matches!(self.stage, NameStage::Held | NameStage::Backoff) {
             self.enter(NameStage::Settled);
         }
         self.decide();

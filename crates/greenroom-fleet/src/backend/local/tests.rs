@@ -186,7 +186,8 @@ async fn a_request_that_fails_after_writes_is_undone_and_harms_no_request_of_its
     let mut changes = backend.changes();
     // `begin` reads the content after its writes.
     let owner = Ownership { name: before.name.clone(), node, term: before.term };
-    let begin = Begin { owner, prompt: spoilt.prompt, attempt, quota: crate::Quota::default() };
+    let begin =
+        Begin { owner, prompt: spoilt.prompt, attempt, quota: crate::Quota::default(), credential: None };
     let (begun, accepted) = tokio::join!(backend.begin(begin), backend.accept(fine.clone()));
     assert_eq!(begun.unwrap_err().kind(), BackendErrorKind::Damaged);
     assert!(matches!(accepted.unwrap(), Accepted::New(_)));

@@ -14,6 +14,7 @@ use std::fmt;
 
 use futures_util::{Stream, StreamExt, stream};
 use greenroom::Message;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::item::{Next, TurnItem};
@@ -22,7 +23,7 @@ use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::hub::{is_said, starts_text};
 use crate::id::QuestionId;
-use crate::record::QuestionRecord;
+use crate::record::{PromptHold, QuestionRecord};
 use crate::request::Page;
 use crate::update::{Update, UpdateId};
 
@@ -60,6 +61,10 @@ pub struct TurnUpdates {
     questions: Questions,
     /// The questions are to be read.
     look: bool,
+    /// Tells of changes of holds.
+    holds: watch::Receiver<u64>,
+    /// The hold of which the reader knows.
+    hold: Option<PromptHold>,
     deltas: Deltas,
     over: bool,
 }
@@ -92,7 +97,12 @@ impl FleetTurn {
 
 impl TurnUpdates {
     fn new(turn: FleetTurn, seen: UpdateId) -> Self {
+        let mut holds = turn.shared.health.holds();
+        // The prompt may wait already.
+        holds.mark_changed();
         Self {
+            holds,
+            hold: None,
             // The message of the last update may have more of them.
             turn: turn.messages_from(seen.seq.max(1)),
             seen,
@@ -144,7 +154,12 @@ impl TurnUpdates {
             self.look = false;
             return Ok(());
         }
-        match self.turn.next_or_questions(silent).await {
+        let next = tokio::select! {
+            biased;
+            Ok(()) = self.holds.changed() => return self.look_at_hold().await,
+            next = self.turn.next_or_questions(silent) => next,
+        };
+        match next {
             Next::Item(item) => self.take(item?),
             // The records do not show decisions, so read the questions again while one is open.
             Next::Questions => {
@@ -157,6 +172,16 @@ impl TurnUpdates {
                 self.over = true;
             }
         }
+        Ok(())
+    }
+
+    /// Tells the hold for which the prompt waits, if it is another one than before.
+    async fn look_at_hold(&mut self) -> Result<(), FleetError> {
+        let looked = self.turn.hold().await;
+        let hold = looked.inspect_err(|_| self.holds.mark_changed())?;
+        let before = std::mem::replace(&mut self.hold, hold);
+        let news = hold.filter(|hold| before.as_ref() != Some(hold));
+        self.ready.extend(news.map(|PromptHold { cause, until }| Update::Held { cause, until }));
         Ok(())
     }
 

@@ -104,6 +104,10 @@ pub(crate) enum Table {
     Quotas = 59,
     /// A single: the counter of the quotas that were set
     QuotasSet = 60,
+    /// credential → `Hold`, while the API rejects it
+    Holds = 61,
+    /// A single: the counter of the credentials that are held
+    HoldsHeld = 62,
     /// label's key, label's value, name → nothing
     NameLabels = 64,
     /// label's key, label's value, name, order backwards, prompt → nothing
@@ -145,7 +149,7 @@ impl Table {
     pub(crate) const LAST: u8 = Self::CommandsOf as u8;
     /// The tables whose rows are counters: rows that are added to. A backend may keep them apart.
     #[cfg(feature = "postgres")]
-    const COUNTERS: [Self; 15] = [
+    const COUNTERS: [Self; 16] = [
         Self::Queued,
         Self::OwnedBy,
         Self::QueuedOf,
@@ -159,6 +163,7 @@ impl Table {
         Self::KeptBytes,
         Self::Taken,
         Self::QuotasSet,
+        Self::HoldsHeld,
         Self::UsageOf,
         Self::FeedLength,
     ];

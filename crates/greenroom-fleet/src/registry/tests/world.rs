@@ -213,7 +213,7 @@ impl World {
                 let budget = Budget { amount: 50, period: WAIT * 2, reserve: 10 };
                 let budget = (self.below(2) == 0).then_some(budget);
                 let quota = Quota { budget, ..Quota::default() };
-                let begin = Begin { owner: owner.clone(), prompt, attempt, quota };
+                let begin = Begin { owner: owner.clone(), prompt, attempt, quota, credential: None };
                 // None: the prompt has expired.
                 let begun = self.twice(|step| {
                     let begun = step.begin(begin.clone())?;

@@ -6,6 +6,7 @@ mod erasure;
 mod feed;
 mod handover;
 mod left;
+mod limits;
 mod lost;
 mod quotas;
 mod steer;

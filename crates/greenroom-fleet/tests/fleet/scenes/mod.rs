@@ -5,6 +5,7 @@ mod causes;
 mod drain;
 mod events;
 mod failures;
+mod limits;
 mod lost_replies;
 mod names;
 mod pages;

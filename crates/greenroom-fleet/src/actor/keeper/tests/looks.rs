@@ -53,7 +53,7 @@ async fn names_that_cannot_run_are_not_woken_until_they_can() {
     // The tenant spends its money.
     let spent = stage.accept(prompt("poor/spends")).await;
     let (owner, attempt) = (stage.claim(&name("poor/spends")).await, AttemptId::new());
-    let begin = Begin { owner: owner.clone(), prompt: spent, attempt, quota: poor.clone() };
+    let begin = Begin { owner: owner.clone(), prompt: spent, attempt, quota: poor.clone(), credential: None };
     assert!(matches!(backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let outcome = crate::record::PromptOutcome::Completed { result: ().into(), transcript_lost: false };
     let finish = Finish {

@@ -64,7 +64,13 @@ impl SimulatedNode {
         let (owner, claim) = claimed(&self.shared, &name).await.unwrap();
         awake(&self.shared, &name).holdings().claim = Some(claim);
         let Some(prompt) = prompt else { return };
-        let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: crate::Quota::default() };
+        let begin = Begin {
+            owner,
+            prompt,
+            attempt: AttemptId::new(),
+            quota: crate::Quota::default(),
+            credential: None,
+        };
         assert!(matches!(self.shared.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     }
 
@@ -103,7 +109,13 @@ async fn turn(shared: Arc<FleetShared>, tally: Arc<Tally>, prompt: PromptRecord)
     *tally.won.lock().unwrap() += 1;
     awake(&shared, &owner.name).holdings().claim = Some(claim);
     let attempt = AttemptId::new();
-    let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, quota: crate::Quota::default() };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt: prompt.id,
+        attempt,
+        quota: crate::Quota::default(),
+        credential: None,
+    };
     if let Some(Some(_)) = shared.backend.begin(begin).await.unwrap().done() {
         tokio::time::sleep(TURN).await;
         let outcome = crate::record::PromptOutcome::Completed {

@@ -28,7 +28,13 @@ impl Stage {
         let claim = Claim { name: name.clone(), node, attempt, losses: 3, quota: crate::Quota::default() };
         let Claimed::Won(record) = self.backend.claim(claim).await.unwrap() else { panic!("not won") };
         let owner = Ownership { name, node, term: record.term };
-        let begin = Begin { owner, prompt, attempt: AttemptId::new(), quota: crate::Quota::default() };
+        let begin = Begin {
+            owner,
+            prompt,
+            attempt: AttemptId::new(),
+            quota: crate::Quota::default(),
+            credential: None,
+        };
         assert!(matches!(self.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
         prompt
     }

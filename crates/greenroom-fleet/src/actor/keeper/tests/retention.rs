@@ -24,7 +24,13 @@ async fn a_turn_of_many_messages_holds_up_no_other_outcome_for_long() {
     let stage = Stage::on(FaultedBackend::new(MemoryBackend::new()), limits).await;
     let long = stage.accept(accept("a", HOUR)).await;
     let (owner, attempt) = (stage.claim(&"acme/a".parse::<Name>().unwrap()).await, AttemptId::new());
-    let begin = Begin { owner: owner.clone(), prompt: long, attempt, quota: crate::Quota::default() };
+    let begin = Begin {
+        owner: owner.clone(),
+        prompt: long,
+        attempt,
+        quota: crate::Quota::default(),
+        credential: None,
+    };
     assert!(matches!(stage.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let message = format!("\"{}\"", "x".repeat(20_000));
     for first_seq in 1..=1500 {

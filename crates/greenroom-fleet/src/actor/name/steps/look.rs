@@ -42,7 +42,10 @@ pub(super) async fn read_queue(
 ) -> Result<(Option<NameRecord>, Option<PromptRecord>), NotDone> {
     let record = repeat(shared, || shared.backend.name_record(cell.name.clone())).await?;
     if let Some(found) = &record {
-        cell.holdings().profile = Some(found.profile.clone());
+        // A call of the application's code, so before the lock.
+        let credential = shared.credential(&cell.name, &found.profile);
+        let mut holdings = cell.holdings();
+        (holdings.profile, holdings.credential) = (Some(found.profile.clone()), Some(credential));
     }
     let Some(found) = record.as_ref().filter(|found| found.queued > 0) else { return Ok((record, None)) };
     let elsewhere = shared.lost.run_until_cancelled(shared.owner_elsewhere(&found.state)).await;

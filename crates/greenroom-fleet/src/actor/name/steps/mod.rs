@@ -7,6 +7,7 @@ pub(crate) mod left;
 pub(super) mod look;
 pub(crate) mod losses;
 pub(crate) mod memory;
+mod trial;
 pub(super) mod turn;
 mod user;
 
@@ -102,9 +103,9 @@ async fn claim(
     if for_prompt && next.is_none() {
         return Err(NotUp::Needless);
     }
-    if let Some(record) = record {
+    if record.is_some() {
         // Not the owner yet: another node may run the session.
-        shared.health.admit(tries, &record.profile, record.name.tenant()).map_err(NotUp::Held)?;
+        admit(shared, cell, tries).map_err(NotUp::Held)?;
     }
     let (name, attempt) = (cell.name.clone(), AttemptId::new());
     let quota = shared.quotas.given(name.tenant()).clone();
@@ -268,6 +269,11 @@ async fn start(
     Ok(session)
 }
 
+/// Finds out if a cause holds a name back. A name whose record was not read is let through.
+pub(super) fn admit(shared: &FleetShared, cell: &NameCell, tries: &mut Vec<Try>) -> Result<(), Held> {
+    cell.membership().map_or(Ok(()), |of| shared.health.admit(tries, &of))
+}
+
 fn tell_failed(shared: &FleetShared, cell: &NameCell, why: &str, cause: Option<Cause>) {
     let why = why.to_owned();
     shared.tell_of(cell, |name| FleetEvent::ActivationFailed { name, why, cause });
@@ -297,7 +303,7 @@ async fn failed_by_cause(
         Err(NotDone::Fenced) => return NotUp::Fenced,
         Err(NotDone::Error(error)) => return NotUp::Failed { why: error.to_string(), failures: None },
     }
-    match shared.health.admit(tries, &cell.profile(), cell.name.tenant()) {
+    match admit(shared, cell, tries) {
         Err(held) if queues => NotUp::Held(held),
         _ => NotUp::Failed { why, failures: None },
     }

@@ -3,32 +3,53 @@
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use greenroom::message::{AssistantMessage, UsageTracker};
+use greenroom::message::UsageTracker;
 use greenroom::report::Phase;
-use greenroom::session::MessageOrGap;
-use greenroom::{ErrorKind, Message, Session};
+use greenroom::{Outcome, Session};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::trial::{Rejection, Trial, learn};
 use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, cannot_keep, repeat_owned, repeat_sized};
-use crate::actor::scribe;
-use crate::backend::Requests;
+use crate::actor::scribe::signs::TurnSigns;
+use crate::actor::scribe::write_down;
+use crate::backend::{Reply, Requests};
 use crate::event::FleetEvent;
 use crate::health::Try;
 use crate::id::AttemptId;
 use crate::lock::locked;
 use crate::outcome::{failed, metered, outcome_of, snake_case};
 use crate::record::usage::Usage;
-use crate::record::{Cause, InterruptedBy, PromptOutcome, PromptRecord};
-use crate::request::{Begin, Finish, Ownership};
+use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
+use crate::request::{Begin, Finish, Owned, Ownership, Reject};
 
 /// The time that a CLI has to end a turn that took too long.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The outcome of a turn, its cost, and what it has used, if the CLI has told it.
-type Ended = Result<(PromptOutcome, Option<u64>, Option<Usage>), NotDone>;
+/// The end of a turn in its session.
+struct Ended {
+    outcome: PromptOutcome,
+    /// Its cost, and what it has used, if the CLI has told it.
+    cost: Option<u64>,
+    usage: Option<Usage>,
+    /// The API has rejected it.
+    rejection: Option<Rejection>,
+}
+
+impl Ended {
+    /// The end of a turn that has used nothing.
+    fn unused(outcome: PromptOutcome) -> Self {
+        Self { outcome, cost: Some(0), usage: Some(Usage::default()), rejection: None }
+    }
+
+    /// The end of a turn that was interrupted, and of which no more is known.
+    fn interrupted(by: InterruptedBy) -> Self {
+        let outcome = PromptOutcome::Interrupted { by, result: None };
+        Self { outcome, cost: None, usage: None, rejection: None }
+    }
+}
 
 /// The end of a turn's step, unless the backend refuses or the owner was fenced.
 #[derive(Debug, PartialEq)]
@@ -40,6 +61,8 @@ pub(crate) enum TurnEnd {
     SessionOver,
     /// The turn was cut off, and goes on with its continuation when the name is given back.
     Cut,
+    /// The credential of the session is held: the session does not go on, and its prompts wait.
+    Held,
 }
 
 /// Runs one turn: begins it, sends its prompt, writes its messages down, and gives it its outcome.
@@ -61,16 +84,19 @@ pub(in crate::actor::name) async fn run_turn(
     if matches!(phase, Err(_) | Ok(Phase::Draining | Phase::Stopping)) {
         return Ok(TurnEnd::SessionOver);
     }
-    let (profile, tenant) = (cell.profile(), cell.name.tenant());
-    if shared.health.rejects(tries, &profile, tenant) {
+    let Some(of) = cell.membership() else { return Ok(TurnEnd::SessionOver) };
+    if shared.health.rejects(tries, &of) {
         // The next session has the login that the profile gives then.
-        return Ok(TurnEnd::SessionOver);
+        return Ok(TurnEnd::Held);
     }
-    let (attempt, quota) = (AttemptId::new(), shared.quotas.given(tenant).clone());
-    let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, quota };
+    let (attempt, quota) = (AttemptId::new(), shared.quotas.given(&of.tenant).clone());
+    let credential = Some(of.credential.clone());
+    let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, quota, credential };
     let Some(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
-        // The queue is read again, and says what may begin.
-        return Ok(TurnEnd::Ended);
+        // The queue is read again, and says what may begin. Perhaps another node has found a limit.
+        learn(shared, &of.credential).await;
+        let is_held = shared.health.hold(&of.credential).is_some();
+        return Ok(if is_held { TurnEnd::Held } else { TurnEnd::Ended });
     };
     // The lease may have passed while the backend was asked: then another node may own the name.
     if !shared.holds_lease() {
@@ -78,15 +104,11 @@ pub(in crate::actor::name) async fn run_turn(
     }
     cell.holdings().running = Some(prompt.id);
     shared.tell_of(cell, |name| FleetEvent::Begun { name, prompt: prompt.id });
-    let kill = cell.kill();
+    let (kill, signs, trial) = (cell.kill(), TurnSigns::default(), Trial { of: &of, attempt });
     let turn = async {
-        let (mut outcome, cost, usage) = {
-            let mut running = pin!(answered(
-                shared,
-                &session,
-                tries,
-                run(shared, &owner, &session, meter, prompt, content, interrupt)
-            ));
+        let mut ended = {
+            let running = run(shared, &owner, &session, meter, prompt, content, interrupt, &signs);
+            let mut running = pin!(trial.answered(shared, &signs, tries, running));
             tokio::select! {
                 biased;
                 () = shared.lost.cancelled() => return Err(NotDone::Fenced),
@@ -108,83 +130,68 @@ pub(in crate::actor::name) async fn run_turn(
                     let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
                     let by = cut.map_or(InterruptedBy::User, |_| InterruptedBy::Session { cause });
                     match told {
-                        Some((PromptOutcome::Interrupted { result, .. }, cost, usage)) => {
-                            (PromptOutcome::Interrupted { by, result }, cost, usage)
+                        Some(mut ended) => {
+                            // Otherwise it has ended by itself.
+                            if let PromptOutcome::Interrupted { by: told, .. } = &mut ended.outcome {
+                                *told = by;
+                            }
+                            ended
                         }
-                        // It has ended by itself.
-                        Some(ended) => ended,
-                        None => (PromptOutcome::Interrupted { by, result: None }, None, None),
+                        None => Ended::interrupted(by),
                     }
                 }
                 ended = running.as_mut() => ended?,
             }
         };
-        let rejected = rejection(&outcome);
-        if outcome.is_completed() {
+        if ended.outcome.is_completed() {
             shared.passed(tries, true);
+            trial.end(shared, true).await;
         }
-        let loss = cell.loss().await.filter(|loss| loss.counts_for(&outcome));
+        let loss = cell.loss().await.filter(|loss| loss.counts_for(&ended.outcome));
         let quarantine = loss.map(|loss| loss.why);
         let is_lost = quarantine.is_some();
-        if let PromptOutcome::Completed { transcript_lost, .. } = &mut outcome {
+        if let PromptOutcome::Completed { transcript_lost, .. } = &mut ended.outcome {
             *transcript_lost = is_lost;
         }
-        let owner = owner.clone();
-        finish(shared, Finish { owner, prompt: prompt.id, attempt, outcome, cost, usage, quarantine })
-            .await?;
-        *locked(&shared.used) +=
-            Usage { turns: 1, unmetered: u64::from(usage.is_none()), ..usage.unwrap_or_default() };
-        if let Some(why) = &rejected {
-            // The session keeps its login: the next one gets another, once there is one.
-            shared.failed_by(Cause::KeyRejected, why.clone(), cell, tries);
+        let Ended { outcome, cost, usage, rejection } = ended;
+        let is_rejected = rejection.is_some();
+        let finished =
+            Finish { owner: owner.clone(), prompt: prompt.id, attempt, outcome, cost, usage, quarantine };
+        let again = match rejection {
+            Some(Rejection { cause, why, resets_at, is_repeatable }) => {
+                let again = is_repeatable && !is_lost && !signs.has_run() && !interrupt.is_cancelled();
+                let (credential, pause) = (of.credential.clone(), shared.limits.pauses());
+                let reject = |finish| {
+                    let (credential, why) = (credential.clone(), why.clone());
+                    let reject = Reject { finish, credential, cause, why, resets_at, pause, again };
+                    shared.backend.reject(reject)
+                };
+                finish(shared, finished, reject).await?;
+                // Before the permit to try is given back: the next name sees the new pause.
+                learn(shared, &of.credential).await;
+                again
+            }
+            None => {
+                finish(shared, finished, |finish| shared.backend.finish(finish)).await?;
+                false
+            }
+        };
+        if !again {
+            *locked(&shared.used) +=
+                Usage { turns: 1, unmetered: u64::from(usage.is_none()), ..usage.unwrap_or_default() };
         }
-        Ok(if is_lost || rejected.is_some() { TurnEnd::SessionOver } else { TurnEnd::Ended })
+        Ok(match (is_rejected, is_lost) {
+            (true, _) => TurnEnd::Held,
+            (false, true) => TurnEnd::SessionOver,
+            (false, false) => TurnEnd::Ended,
+        })
     };
     let end = turn.await;
+    if end.is_ok() {
+        trial.end(shared, false).await;
+    }
     cell.holdings().running = None;
     end
-}
-
-/// Waits for the end of a turn. A turn that tries whether a login is taken has passed with the first answer of the model.
-async fn answered<T>(
-    shared: &FleetShared,
-    session: &Session,
-    tries: &mut Vec<Try>,
-    turn: impl Future<Output = T>,
-) -> T {
-    let mut turn = pin!(turn);
-    if tries.is_empty() {
-        return turn.await;
-    }
-    let mut messages = session.messages();
-    loop {
-        tokio::select! {
-            biased;
-            ended = &mut turn => return ended,
-            message = messages.next() => match message {
-                Some(MessageOrGap::Message(Message::Assistant(said))) if is_of_model(&said) => break,
-                Some(_) => {}
-                None => return turn.await,
-            },
-        }
-    }
-    shared.passed(tries, true);
-    turn.await
-}
-
-/// True for an answer of the model, and false for a message in which the CLI tells an error of the API.
-fn is_of_model(said: &AssistantMessage) -> bool {
-    said.error.is_none() && said.message.model.as_deref() != Some("<synthetic>")
-}
-
-/// The error of a turn whose login was rejected.
-fn rejection(outcome: &PromptOutcome) -> Option<String> {
-    match outcome {
-        PromptOutcome::Failed { kind, message, .. } if *kind == snake_case(ErrorKind::Unauthenticated) => {
-            Some(message.clone())
-        }
-        _ => None,
-    }
 }
 
 /// Sends the prompt and reads its turn to the end.
@@ -196,23 +203,22 @@ async fn run(
     prompt: &PromptRecord,
     content: serde_json::Value,
     interrupt: &CancellationToken,
-) -> Ended {
+    signs: &TurnSigns,
+) -> Result<Ended, NotDone> {
     let content: greenroom::Prompt = match serde_json::from_value(content) {
         Ok(content) => content,
         Err(error) => {
             let message = format!("the prompt cannot be read by this version of greenroom: {error}");
-            return Ok((failed_as("malformed".to_owned(), message), Some(0), Some(Usage::default())));
+            return Ok(Ended::unused(failed_as("malformed".to_owned(), message)));
         }
     };
     if interrupt.is_cancelled() {
-        return Ok((
-            PromptOutcome::Interrupted { by: InterruptedBy::User, result: None },
-            Some(0),
-            Some(Usage::default()),
-        ));
+        let by = InterruptedBy::User;
+        return Ok(Ended::unused(PromptOutcome::Interrupted { by, result: None }));
     }
     let limit = shared.quotas.of(prompt.name.tenant()).turn;
     let mut is_over = false;
+    let rejection = Rejection::of(&content);
     let outcome = match session.prompt(content).await {
         Ok(mut turn) => {
             // An interrupt that came before the prompt was sent has interrupted nothing.
@@ -221,7 +227,7 @@ async fn run(
             {
                 tracing::warn!(%error, "a turn could not be interrupted");
             }
-            let mut written = pin!(scribe::write_down(shared, owner, prompt.id, prompt.last_seq, &mut turn));
+            let mut written = pin!(write_down(shared, owner, prompt.id, prompt.last_seq, &mut turn, signs));
             tokio::select! {
                 biased;
                 outcome = written.as_mut() => outcome?,
@@ -239,7 +245,13 @@ async fn run(
             }
         }
         // The CLI was sent nothing.
-        Err(error) => return Ok((failed(&error, None), Some(0), Some(Usage::default()))),
+        Err(error) => {
+            return Ok(Ended { rejection: rejection(&error), ..Ended::unused(failed(&error, None)) });
+        }
+    };
+    let rejection = match &outcome {
+        Ok(Outcome::Failed { error, .. }) => rejection(error),
+        _ => None,
     };
     let (cost, usage) = metered(meter, &outcome);
     let outcome = match outcome_of(&outcome) {
@@ -249,7 +261,7 @@ async fn run(
         }
         outcome => outcome,
     };
-    Ok((outcome, cost, usage))
+    Ok(Ended { outcome, cost, usage, rejection })
 }
 
 /// Interrupts the turn of a session and gives it a while to end. `None`: it goes on.
@@ -272,17 +284,21 @@ async fn interrupted<T>(
     }
 }
 
-/// Gives the prompt its outcome.
-async fn finish(shared: &FleetShared, mut finish: Finish) -> Result<(), NotDone> {
+/// Gives the prompt its outcome, by a request.
+async fn finish<'a>(
+    shared: &'a FleetShared,
+    mut finish: Finish,
+    request: impl Fn(Finish) -> Reply<'a, Owned<bool>>,
+) -> Result<(), NotDone> {
     let bytes = finish.outcome.json().map_or(0, |result| result.to_string().len());
-    let mut finished = repeat_sized(shared, bytes, || shared.backend.finish(finish.clone())).await;
+    let mut finished = repeat_sized(shared, bytes, || request(finish.clone())).await;
     if let Err(NotDone::Error(error)) = &finished
         && cannot_keep(error)
     {
         // The CLI's result cannot be kept. The turn has ended all the same.
         let kind = snake_case(error.kind());
         finish.outcome = failed_as(kind, format!("the outcome of the turn cannot be kept: {error}"));
-        finished = repeat_owned(shared, || shared.backend.finish(finish.clone())).await;
+        finished = repeat_owned(shared, || request(finish.clone())).await;
     }
     finished.map(|_| shared.tell_transitions())
 }

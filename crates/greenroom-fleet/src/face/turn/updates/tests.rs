@@ -40,7 +40,7 @@ pub(crate) fn short(update: Option<Result<Update, FleetError>>) -> String {
         }
         Update::Usage { usage, .. } => format!("{} {:?}", usage.output_tokens, usage.cost_usd),
         Update::Gap { from, to, .. } => format!("{from}-{to}"),
-        Update::Heartbeat => return "heartbeat".to_owned(),
+        Update::Held { .. } | Update::Heartbeat => return "heartbeat".to_owned(),
         Update::Outcome { outcome, .. } => outcome.word().to_owned(),
     };
     format!("{id}{} {rest}", update.event_name())

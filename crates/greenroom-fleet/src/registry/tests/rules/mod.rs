@@ -5,6 +5,7 @@ mod causes;
 mod commands;
 mod erasure;
 mod fences;
+mod holds;
 mod lost;
 mod money;
 mod ownership;
@@ -57,6 +58,7 @@ async fn every_rule_holds(make: impl AsyncFn() -> Arc<dyn Backend>) {
         reads::lists::PROMISES,
         turns::PROMISES,
         fences::PROMISES,
+        holds::PROMISES,
         lost::PROMISES,
         people::PROMISES,
         commands::PROMISES,

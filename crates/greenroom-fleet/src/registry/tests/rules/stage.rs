@@ -216,7 +216,7 @@ pub(super) fn claim(node: NodeId, to: &str) -> Claim {
 }
 
 pub(super) fn begin(owner: &Ownership, prompt: PromptId, attempt: AttemptId) -> Begin {
-    Begin { owner: owner.clone(), prompt, attempt, quota: crate::Quota::default() }
+    Begin { owner: owner.clone(), prompt, attempt, quota: crate::Quota::default(), credential: None }
 }
 
 pub(super) fn finish(

@@ -1,0 +1,98 @@
+//! Turns that the API rejects, and those that try a credential that is held.
+
+use std::future::pending;
+use std::time::Duration;
+
+use greenroom::Prompt;
+use serde_json::Value;
+
+use crate::actor::context::{FleetShared, within};
+use crate::actor::retry::repeat;
+use crate::actor::scribe::signs::TurnSigns;
+use crate::backend::Requests;
+use crate::health::{Membership, Try};
+use crate::id::{AttemptId, Timestamp};
+use crate::record::{Cause, Credential};
+
+/// The time for a read of a hold.
+const LEARN: Duration = Duration::from_secs(5);
+
+/// A rejection of a turn by the API.
+pub(super) struct Rejection {
+    pub(super) cause: Cause,
+    pub(super) why: String,
+    /// The moment of the reset on the API's clock, if it told one.
+    pub(super) resets_at: Option<Timestamp>,
+    /// A prompt like this may be sent again if its turn has shown no work.
+    pub(super) is_repeatable: bool,
+}
+
+impl Rejection {
+    /// The rejection of a turn of this prompt by its error, if that is one.
+    pub(super) fn of(prompt: &Prompt) -> impl Fn(&greenroom::Error) -> Option<Self> + use<> {
+        // A command of the CLI may run programs before the CLI asks the model.
+        let is_command =
+            |block: &Value| block["text"].as_str().is_some_and(|text| text.trim_start().starts_with('/'));
+        let is_repeatable = !prompt.content.iter().any(is_command);
+        move |error| {
+            let cause = Cause::of_turn(error)?;
+            let resets_at = error.resets_at().map(Timestamp::of);
+            Some(Self { cause, why: error.to_string(), resets_at, is_repeatable })
+        }
+    }
+}
+
+/// A turn that perhaps tries whether its credential is taken again.
+pub(super) struct Trial<'a> {
+    pub(super) of: &'a Membership,
+    pub(super) attempt: AttemptId,
+}
+
+impl Trial<'_> {
+    /// Waits for the end of a turn. What it tries has passed with the first answer of the model.
+    pub(super) async fn answered<T>(
+        &self,
+        shared: &FleetShared,
+        signs: &TurnSigns,
+        tries: &mut Vec<Try>,
+        turn: impl Future<Output = T>,
+    ) -> T {
+        let mend = async {
+            signs.answered().await;
+            shared.passed(tries, true);
+            self.end(shared, true).await;
+            pending().await
+        };
+        tokio::select! {
+            biased;
+            ended = turn => ended,
+            never = mend => never,
+        }
+    }
+
+    /// Ends the try of the turn, if its credential is held. The prompts of the credential begin if the model has `answered`; otherwise the next
+    /// one tries.
+    pub(super) async fn end(&self, shared: &FleetShared, answered: bool) {
+        let credential = &self.of.credential;
+        let Some(hold) = shared.health.hold(credential) else { return };
+        // A try that this node has not learned of is the attempt's, perhaps.
+        if hold.trying.is_some_and(|trying| trying.attempt != self.attempt) {
+            return;
+        }
+        let end = || shared.backend.end_try(credential.clone(), self.attempt, answered);
+        match repeat(shared, end).await {
+            Ok(true) => learn(shared, credential).await,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the end of a try could not be kept: another prompt tries again")
+            }
+        }
+    }
+}
+
+/// Reads whether a credential is held. If that fails the keeper reads it later.
+pub(super) async fn learn(shared: &FleetShared, credential: &Credential) {
+    if let Err(error) = within(LEARN, shared.learn_holds(Some(credential))).await {
+        tracing::debug!(%error, "the backend does not say whether a credential is held");
+    }
+}
