@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::Loading;
 use crate::Options;
+use crate::actor::base::deadlines::after;
 use crate::actor::context::Shared;
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,14 +23,14 @@ use crate::sessions::{
 };
 use crate::store::SessionKey;
 
-/// The time for a CLI to write down a call that it asks about, and the pause between two looks. CLI 2.1.330 writes its
-/// transcript about 100 ms late, and tells nobody.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
+/// The pause between two looks for a call that the CLI asks about. CLI 2.1.330 writes its transcript about 100 ms late, and
+/// tells nobody.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits until the transcript of the running session has the call, without a result.
+/// Waits until the transcript of the running session has the call, without a result; at most as long as for an answer to a
+/// request.
 pub(crate) async fn open_call(shared: &Shared, session_id: &str, tool_use_id: &str) -> Result<OpenCall> {
-    let until = Instant::now() + WRITTEN_WITHIN;
+    let until = after(Instant::now(), shared.options().timeouts.control_request);
     loop {
         let found = match shared.mirror() {
             Some(mirror) => {

@@ -1,3 +1,4 @@
 //! Prompts, as an application gives them to a session.
 
+mod deferral;
 mod prompt;

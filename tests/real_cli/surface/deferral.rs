@@ -84,6 +84,7 @@ fn ran(stage: &Stage) -> String {
     std::fs::read_to_string(stage.cwd.path().join("ran.txt")).unwrap_or_default()
 }
 
+// Guards: deferred
 #[tokio::test]
 async fn a_deferred_call_runs_once_in_the_session_that_resumes_it() {
     let script = Script::new().turn(bash("echo one >> ran.txt")).turn(text("It ran.")).turn(text("Yes."));
@@ -114,6 +115,7 @@ async fn a_deferred_call_runs_once_in_the_session_that_resumes_it() {
     stop(&session).await;
 }
 
+// Guards: deferred
 #[tokio::test]
 async fn a_turn_is_deferred_again_and_a_denial_is_read_by_the_model() {
     let script =
@@ -142,6 +144,7 @@ async fn a_turn_is_deferred_again_and_a_denial_is_read_by_the_model() {
     stop(&session).await;
 }
 
+// Guards: deferred
 #[tokio::test]
 async fn a_call_is_resumed_from_a_store_after_its_host_was_killed() {
     let script = Script::new().turn(bash("echo one >> ran.txt")).turn(text("It ran.")).turn(text("Twice?"));
@@ -171,6 +174,7 @@ async fn a_call_is_resumed_from_a_store_after_its_host_was_killed() {
     assert_eq!(refused.kind(), ErrorKind::NoOpenCall, "{refused}");
 }
 
+// Guards: deferred
 #[tokio::test]
 async fn other_calls_of_the_message_get_a_result_and_do_not_run() {
     let two = ModelTurn::new()

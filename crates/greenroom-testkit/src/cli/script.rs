@@ -54,6 +54,8 @@ pub struct Script {
     pub(crate) side_answer: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     local_commands: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) writes_transcripts: bool,
 }
 
 impl Default for Script {
@@ -71,6 +73,7 @@ impl Script {
             otherwise: ModelTurn::new().text("The script is over: it has no turn for this request."),
             side_answer: "A scripted side answer".to_owned(),
             local_commands: BTreeMap::new(),
+            writes_transcripts: false,
         }
     }
 
@@ -134,6 +137,14 @@ impl Script {
     /// ```
     pub fn local_command(mut self, command: impl Into<String>, text: impl Into<String>) -> Self {
         self.local_commands.insert(command.into(), text.into());
+        self
+    }
+
+    /// Mirrors the transcript of a session with a store, as the real CLI does, so that the session can
+    /// [defer](greenroom::Session::defer) a call and another one can resume it. Played by
+    /// [`ScriptedCli`](crate::ScriptedCli); the real CLI always writes its transcript.
+    pub fn transcripts(mut self) -> Self {
+        self.writes_transcripts = true;
         self
     }
 

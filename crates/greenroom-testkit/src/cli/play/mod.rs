@@ -15,6 +15,7 @@
 //! - `prompts`: queued prompts, and prompts that join a turn
 //! - `rules`: permissions of calls
 //! - `say`: messages of the model, whole and partial
+//! - `transcript`: the transcript, and a call that was deferred
 
 mod calls;
 mod hooks;
@@ -22,6 +23,7 @@ mod prompts;
 mod rules;
 mod say;
 mod servers;
+mod transcript;
 
 use std::sync::Arc;
 
@@ -33,6 +35,7 @@ use self::hooks::Hooks;
 use self::prompts::{Prompts, text_of};
 use self::rules::Rules;
 use self::servers::Servers;
+use self::transcript::Transcript;
 use super::hand::CliEnd;
 use super::model_turn::{Item, ModelTurn};
 use super::script::Script;
@@ -53,10 +56,12 @@ pub(crate) struct Player {
     turns: u64,
     /// Since the last result.
     spent: Usage,
+    is_initialized: bool,
     /// Whether this launch has called the model.
     has_called: bool,
     /// Whether this launch goes on with a conversation.
     has_resumed: bool,
+    transcript: Transcript,
 }
 
 /// The reason why a turn ends early.
@@ -77,6 +82,10 @@ impl Player {
             end.continues(resumes.clone());
         }
         seen.launched(end.launch(), end.session_id(), resumes.as_deref());
+        let transcript = match script.writes_transcripts {
+            true => Transcript::of(end.launch(), end.session_id()),
+            false => Transcript::default(),
+        };
         let rules = Rules::of(&end.launch().args);
         let wants_structured = end.launch().args.iter().any(|arg| arg.starts_with("--json-schema="));
         Self {
@@ -91,8 +100,10 @@ impl Player {
             structured: None,
             turns: 0,
             spent: Usage::NOTHING,
+            is_initialized: false,
             has_called: false,
             has_resumed: resumes.is_some(),
+            transcript,
         }
     }
 
@@ -108,6 +119,15 @@ impl Player {
     }
 
     async fn serve(&mut self) {
+        while !self.is_initialized {
+            match self.end.recv().await {
+                Some(frame) => drop(self.frame(frame)),
+                None => return,
+            }
+        }
+        if matches!(self.go_on().await, Err(Stop::HostGone)) {
+            return;
+        }
         loop {
             match self.next_prompt() {
                 Some(prompt) => {
@@ -139,6 +159,7 @@ impl Player {
         match request["subtype"].as_str() {
             Some("initialize") => {
                 self.seen.initialized(request);
+                self.is_initialized = true;
                 self.hooks = Hooks::of(request);
                 self.wants_structured |= request["jsonSchema"].is_object();
                 self.servers_by_initialize(request);

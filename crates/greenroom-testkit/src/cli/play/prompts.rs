@@ -77,8 +77,11 @@ impl Player {
     }
 
     /// Writes the prompts of the turn into the conversation.
-    pub(super) fn remember_prompts(&self) {
-        self.prompts.owners.iter().for_each(|prompt| self.seen.said(line_of(prompt)));
+    pub(super) fn remember_prompts(&mut self) {
+        for prompt in self.prompts.owners.clone() {
+            self.seen.said(line_of(&prompt));
+            self.write_down("user", &prompt["message"]);
+        }
     }
 
     /// The result of the turn is about to be told.

@@ -65,7 +65,7 @@ impl Rules {
             || self.allowed.iter().chain(&self.by_settings).any(|rule| fits(rule, name))
     }
 
-    fn denies(&self, name: &str) -> bool {
+    pub(super) fn denies(&self, name: &str) -> bool {
         self.denied.iter().any(|rule| fits(rule, name))
     }
 }

@@ -10,7 +10,7 @@ impl Player {
     /// Says a model turn: a message for each block, as the CLI does.
     pub(super) fn say(&mut self, turn: &ModelTurn, usage: Usage) {
         let partial = self.end.launch().args.iter().any(|arg| arg == "--include-partial-messages");
-        let id = format!("msg_scripted_{}", self.turns);
+        let id = format!("msg_scripted_{}", self.seen.look(|seen| seen.turns));
         let message = |content: Vec<Value>| {
             json!({
                 "id": id, "type": "message", "role": "assistant", "model": "scripted", "content": content,
@@ -34,6 +34,7 @@ impl Player {
                 }
             }
             let message = message(vec![item.block("")]);
+            self.write_down("assistant", &message);
             self.end.message(json!({ "type": "assistant", "parent_tool_use_id": null, "message": message }));
             if partial {
                 self.piece(json!({ "type": "content_block_stop", "index": index }));
@@ -67,12 +68,11 @@ impl Player {
     /// Tells the result of a call, and returns it as a test reads it.
     pub(super) fn result(&mut self, id: &str, text: &str, is_error: bool) -> String {
         let content = json!([{ "type": "text", "text": text }]);
-        self.end.message(json!({
-            "type": "user", "parent_tool_use_id": null,
-            "message": { "role": "user", "content": [
-                { "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error },
-            ] },
-        }));
+        let message = json!({ "role": "user", "content": [
+            { "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error },
+        ] });
+        self.write_down("user", &message);
+        self.end.message(json!({ "type": "user", "parent_tool_use_id": null, "message": message }));
         self.seen.said(format!("{}: {text}", if is_error { "error" } else { "result" }));
         if is_error { format!("error: {text}") } else { text.to_owned() }
     }
