@@ -3,14 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::cause::{ExitCause, as_text};
 use crate::error::{Error, Result};
-use crate::message::Typed;
+use crate::message::{TurnUsage, Typed};
 use crate::wire::ResultMessage;
-use crate::wire::message::SessionUsage;
 
 /// The end of a turn. Every accepted prompt ends with exactly one outcome.
 ///
@@ -21,7 +20,7 @@ use crate::wire::message::SessionUsage;
 ///
 /// fn report(outcome: &Outcome) -> String {
 ///     match outcome {
-///         Outcome::Completed { result } => format!("{:?}", result.result),
+///         Outcome::Completed { result, .. } => format!("{:?}", result.result),
 ///         Outcome::Interrupted { by, .. } => format!("interrupted: {by}"),
 ///         Outcome::NotStarted { prompt } => format!("never sent: {prompt:?}"),
 ///         other => format!("{other:?}"),
@@ -35,8 +34,10 @@ use crate::wire::message::SessionUsage;
 pub enum Outcome {
     /// The CLI finished the turn.
     Completed {
-        /// The answer, its cost and its usage.
+        /// The answer.
         result: Arc<Typed<ResultMessage>>,
+        /// The money and the tokens of the turn.
+        usage: Arc<TurnUsage>,
     },
     /// The prompt was appended to the conversation without asking the model
     /// ([`Prompt::should_query`](crate::Prompt::should_query)), and the CLI gave no result for it.
@@ -49,6 +50,8 @@ pub enum Outcome {
         /// The CLI's result, if it could still send one.
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Arc<Typed<ResultMessage>>>,
+        /// The money and the tokens that the turn had used. Without a result: see [`TurnUsage::accounted`].
+        usage: Arc<TurnUsage>,
     },
     /// The turn failed: the CLI says so, or too many of its messages were not read.
     Failed {
@@ -58,15 +61,16 @@ pub enum Outcome {
         /// The CLI's result, if there is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Arc<Typed<ResultMessage>>>,
+        /// The money and the tokens that the turn had used. Without a result: see [`TurnUsage::accounted`].
+        usage: Arc<TurnUsage>,
     },
     /// The turn waits for a decision about a tool call ([`Session::defer`](crate::Session::defer)). Its session has
     /// ended. The turn goes on in a session that [resumes the call](crate::SessionBuilder::resume_call).
     Deferred {
         /// The call that waits.
         call: DeferredCall,
-        /// Usage since the session's CLI was started, as the CLI reported it before its end. `None` if it did not.
-        #[serde(rename = "total_cost_usd", serialize_with = "cost", skip_serializing_if = "Option::is_none")]
-        usage: Option<Box<SessionUsage>>,
+        /// The money and the tokens that the turn had used, as the CLI reported them before its end.
+        usage: Arc<TurnUsage>,
     },
     /// No CLI started the turn: the session stopped or failed while the prompt waited, or the CLI exited right after
     /// the prompt was written.
@@ -89,10 +93,6 @@ pub struct DeferredCall {
     pub tool_name: String,
     /// The arguments of the model.
     pub input: Value,
-}
-
-fn cost<S: Serializer>(usage: &Option<Box<SessionUsage>>, to: S) -> Result<S::Ok, S::Error> {
-    usage.as_ref().map(|usage| usage.total_cost_usd).serialize(to)
 }
 
 impl DeferredCall {
@@ -165,16 +165,50 @@ impl Outcome {
     /// The CLI's result, if there is one.
     pub fn result(&self) -> Option<&Typed<ResultMessage>> {
         match self {
-            Outcome::Completed { result } => Some(result),
+            Outcome::Completed { result, .. } => Some(result),
             Outcome::Interrupted { result, .. } | Outcome::Failed { result, .. } => result.as_deref(),
             Outcome::NotStarted { .. } | Outcome::Appended | Outcome::Deferred { .. } => None,
+        }
+    }
+
+    /// The money and the tokens of the turn. `None` if the model was not asked.
+    ///
+    /// All that was used since the turn before counts, so background work of the CLI between two turns belongs to the later one.
+    /// The sum over all turns is what the conversation cost.
+    pub fn usage(&self) -> Option<&TurnUsage> {
+        match self {
+            Outcome::Completed { usage, .. }
+            | Outcome::Interrupted { usage, .. }
+            | Outcome::Failed { usage, .. }
+            | Outcome::Deferred { usage, .. } => Some(usage),
+            Outcome::NotStarted { .. } | Outcome::Appended => None,
+        }
+    }
+
+    /// An interruption. The conversation enters the usage when it ends the turn.
+    pub(crate) fn interrupted(by: InterruptedBy, result: Option<Arc<Typed<ResultMessage>>>) -> Self {
+        Outcome::Interrupted { by, result, usage: Arc::default() }
+    }
+
+    /// A failure. The conversation enters the usage when it ends the turn.
+    pub(crate) fn failed(error: Error, result: Option<Arc<Typed<ResultMessage>>>) -> Self {
+        Outcome::Failed { error, result, usage: Arc::default() }
+    }
+
+    pub(crate) fn set_usage(&mut self, turn: TurnUsage) {
+        if let Outcome::Completed { usage, .. }
+        | Outcome::Interrupted { usage, .. }
+        | Outcome::Failed { usage, .. }
+        | Outcome::Deferred { usage, .. } = self
+        {
+            *usage = Arc::new(turn);
         }
     }
 
     /// The model's answer, if the turn was completed.
     pub fn text(&self) -> Option<&str> {
         match self {
-            Outcome::Completed { result } => result.result.as_deref(),
+            Outcome::Completed { result, .. } => result.result.as_deref(),
             _ => None,
         }
     }
@@ -188,7 +222,7 @@ impl Outcome {
     pub fn into_result(self) -> Result<Arc<Typed<ResultMessage>>> {
         use crate::ErrorKind;
         match self {
-            Outcome::Completed { result } => Ok(result),
+            Outcome::Completed { result, .. } => Ok(result),
             Outcome::Failed { error, .. } => Err(error),
             Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, .. } => Err(cause.to_error()),
             Outcome::Interrupted { by: by @ InterruptedBy::Limit { .. }, .. } => {

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::archive;
 use super::change::{tag_entry, title_entry};
 use super::find::contents;
@@ -18,6 +20,7 @@ use crate::Options;
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::is_absent;
+use crate::message::{AGENT_METADATA, UsageTracker};
 
 /// The sessions that CLIs have written to this machine's disk: of all projects, or of one directory.
 ///
@@ -294,6 +297,36 @@ impl LocalSessions {
                 return Err(no_subagent(&file.session_id, &agent_id));
             };
             read_page(&path, visible_of_subagent, page, &Parents::of(contents::sidecar(&path).as_ref()))
+        })
+        .await
+    }
+
+    /// The money and the tokens of a conversation and its subagents, by their transcripts.
+    ///
+    /// A CLI that exits notes what it has counted, side calls included. Of a CLI that was killed, the messages count, at the price of those that
+    /// were noted; without a note the money is 0.
+    ///
+    /// # Errors
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound), [`Io`](ErrorKind::Io).
+    pub async fn usage(&self, session_id: &str) -> Result<UsageTracker> {
+        self.with(session_id, |file| {
+            let mut tracker = UsageTracker::new();
+            let feed = |tracker: &mut UsageTracker, agent: Option<&str>, path: &Path| {
+                disk::each_line(path, None, |line| {
+                    tracker.feed_entry(agent, line);
+                    true
+                })
+            };
+            feed(&mut tracker, None, &file.path)?;
+            for (agent, path) in contents::subagent_files(&file.subagents())? {
+                feed(&mut tracker, Some(&agent), &path)?;
+                if let Some(Value::Object(mut note)) = contents::sidecar(&path) {
+                    note.insert("type".into(), AGENT_METADATA.into());
+                    tracker.feed_entry(Some(&agent), &Value::Object(note).to_string());
+                }
+            }
+            tracker.end();
+            Ok(tracker)
         })
         .await
     }

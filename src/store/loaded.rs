@@ -7,9 +7,7 @@ use serde_json::Value;
 
 use super::{SessionKey, StoreError, TranscriptEntry, Unsupported};
 use crate::error::{Error, ErrorKind};
-
-/// The entry type that replaces a subagent's `.meta.json` in a store.
-pub(crate) const AGENT_METADATA: &str = "agent_metadata";
+pub(crate) use crate::message::AGENT_METADATA;
 
 /// A session in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::blocking::blocking;
 use crate::error::{Error, ErrorKind, Result};
+use crate::message::UsageTracker;
 use crate::sessions::{
     Folded, Fork, LocalSessions, Page, Parents, SessionFile, SessionInfo, SessionMessages, SubagentInfo,
     check_session_id, derived_title, no_subagent, read_entries, sidecar, sort_newest_first, tag_entry,
@@ -198,6 +199,27 @@ impl StoredSessions {
         let entries = self.load(&self.key(session_id).with_subpath(subpath)).await?.unwrap_or_default();
         let started_by = Parents::of(metadata(&entries).as_ref());
         Ok(SessionMessages::read(&entries, visible_of_subagent, page, &started_by))
+    }
+
+    /// The money and the tokens of a conversation and its subagents, by their entries: see
+    /// [`LocalSessions::usage`].
+    ///
+    /// # Errors
+    /// [`SessionNotFound`](ErrorKind::SessionNotFound); [`Store`](ErrorKind::Store), also if the store has no
+    /// [`list_subkeys`](SessionStore::list_subkeys).
+    pub async fn usage(&self, session_id: &str) -> Result<UsageTracker> {
+        let mut tracker = UsageTracker::new();
+        for entry in self.entries(session_id).await? {
+            tracker.feed_entry(None, entry.raw().get());
+        }
+        for (agent, subpath) in self.subagent_paths(session_id).await? {
+            let key = self.key(session_id).with_subpath(subpath);
+            for entry in self.load(&key).await?.unwrap_or_default() {
+                tracker.feed_entry(Some(&agent), entry.raw().get());
+            }
+        }
+        tracker.end();
+        Ok(tracker)
     }
 
     /// Copies a session with its subagents from this machine's disk into the store, `batch` entries at a time. A store

@@ -713,7 +713,7 @@ async fn an_exit_that_an_error_result_announced_is_no_crash() {
     let session = start(fake(behaviours).configure(|options| options.restarts.cli = quick(0))).await;
     let mut events = session.events();
     match prompt(&session, "one").await {
-        Outcome::Failed { error, result: Some(_) } => {
+        Outcome::Failed { error, result: Some(_), .. } => {
             assert_eq!(error.kind(), ErrorKind::TurnFailed);
             assert!(error.to_string().contains("no credit is left"), "{error}");
         }

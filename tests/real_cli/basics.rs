@@ -210,7 +210,10 @@ async fn an_interrupt_reaches_the_tool_and_the_session_goes_on() {
     in_time("the interrupt", session.interrupt()).await.unwrap();
     hears(&mut hear, "cancelled").await;
     let ended = in_time("the turn", turn.outcome()).await.unwrap();
-    assert!(matches!(&ended, Outcome::Interrupted { by: InterruptedBy::User, result: Some(_) }), "{ended:?}");
+    assert!(
+        matches!(&ended, Outcome::Interrupted { by: InterruptedBy::User, result: Some(_), .. }),
+        "{ended:?}"
+    );
     let cancelled =
         |event: &Event| matches!(event, Event::CallCancelled { tool, .. } if tool == "hang").then_some(());
     event(&mut events, "the cancellation", cancelled).await;
@@ -383,7 +386,10 @@ async fn a_denial_may_end_the_turn() {
         start(builder.can_use_tool(async |_, _| PermissionDecision::deny_and_interrupt("that is enough")))
             .await;
     let ended = outcome(&session, "Add.").await;
-    assert!(matches!(&ended, Outcome::Interrupted { by: InterruptedBy::User, result: Some(_) }), "{ended:?}");
+    assert!(
+        matches!(&ended, Outcome::Interrupted { by: InterruptedBy::User, result: Some(_), .. }),
+        "{ended:?}"
+    );
     answers(&session, "Are you there?", "Still here.").await;
     stop(&session).await;
 }
@@ -433,7 +439,10 @@ async fn an_interrupt_ends_a_turn_whose_model_does_not_answer() {
     in_time("the request", stage.model.wait_for_requests(1)).await;
     in_time("the interrupt", session.interrupt()).await.unwrap();
     let ended = in_time("the turn", turn.outcome()).await.unwrap();
-    assert!(matches!(&ended, Outcome::Interrupted { by: InterruptedBy::User, result: Some(_) }), "{ended:?}");
+    assert!(
+        matches!(&ended, Outcome::Interrupted { by: InterruptedBy::User, result: Some(_), .. }),
+        "{ended:?}"
+    );
     answers(&session, "And now?", "Awake.").await;
     stop(&session).await;
 }
@@ -590,7 +599,7 @@ async fn an_error_of_the_api_ends_the_turn_and_not_the_session() {
     let Some(stage) = Stage::new(script).await else { return };
     let session = stage.start(calc()).await;
     match outcome(&session, "Hello?").await {
-        Outcome::Failed { error, result: Some(result) } => {
+        Outcome::Failed { error, result: Some(result), .. } => {
             assert!(error.to_string().contains("not for you"), "{error}");
             assert_eq!((error.kind(), result.api_error_status), (ErrorKind::Unauthenticated, Some(403)));
         }
@@ -626,7 +635,9 @@ async fn failures_of_the_api_have_kinds() {
         let script = Script::new().turn(ModelTurn::new().final_error(status, kind, text));
         let Some(stage) = Stage::new(script).await else { return };
         let session = start(stage.builder().env("CLAUDE_CODE_MAX_RETRIES", "0")).await;
-        let Outcome::Failed { error, result } = outcome(&session, "Hello?").await else { panic!("{status}") };
+        let Outcome::Failed { error, result, .. } = outcome(&session, "Hello?").await else {
+            panic!("{status}")
+        };
         assert_eq!(error.kind(), expected, "{error} {result:?}");
         stop(&session).await;
     }

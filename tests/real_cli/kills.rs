@@ -105,7 +105,7 @@ struct Said {
 impl Said {
     fn note(&mut self, prompt: &str, outcome: &Outcome) {
         match outcome {
-            Outcome::Completed { result } => {
+            Outcome::Completed { result, .. } => {
                 self.completed.push((prompt.into(), result.result.clone().unwrap()));
             }
             Outcome::Interrupted {

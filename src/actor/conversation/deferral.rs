@@ -9,6 +9,8 @@
 //!
 //! The question is settled without an answer before the CLI is killed, so no handler can allow the call meanwhile.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::ConversationState;
@@ -119,7 +121,10 @@ impl ConversationState {
         if !question.withhold() {
             return refused("the question was answered");
         }
-        running.deferred = Some(Outcome::Deferred { call, usage });
+        running.deferred = Some(Outcome::Deferred { call, usage: Arc::default() });
+        if let Some(usage) = usage {
+            self.meter.told(&usage);
+        }
         self.shared.tell(Internal::Deferred { epoch: question.epoch() });
         Ok(())
     }

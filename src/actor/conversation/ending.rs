@@ -20,9 +20,9 @@ impl ConversationState {
                 self.note_recorded();
                 let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
                 let outcome = if cancelled {
-                    Outcome::Interrupted { by: InterruptedBy::User, result: None }
+                    Outcome::interrupted(InterruptedBy::User, None)
                 } else {
-                    Outcome::Failed { error: Error::new(ErrorKind::Malformed, text), result: None }
+                    Outcome::failed(Error::new(ErrorKind::Malformed, text), None)
                 };
                 self.end_without_result(outcome);
             }
@@ -40,13 +40,13 @@ impl ConversationState {
         // `aborted` counts even for a success: CLI 2.1.330 reports success for a turn that a message with the priority
         // `now` has cut off.
         let outcome = if result.is_success() && !aborted {
-            Outcome::Completed { result }
+            Outcome::Completed { result, usage: Arc::default() }
         } else if let Some(by) = self.limits.passed() {
-            Outcome::Interrupted { by, result: Some(result) }
+            Outcome::interrupted(by, Some(result))
         } else if aborted || running.interrupting || running.cancelled {
-            Outcome::Interrupted { by: InterruptedBy::User, result: Some(result) }
+            Outcome::interrupted(InterruptedBy::User, Some(result))
         } else {
-            Outcome::Failed { error: self.failure.error(&result), result: Some(result) }
+            Outcome::failed(self.failure.error(&result), Some(result))
         };
         self.end_turn(outcome);
         self.next();
@@ -68,8 +68,11 @@ impl ConversationState {
     }
 
     /// Ends the running turn for the application. The CLI may still work at its prompt.
-    pub(super) fn end_turn_for_reader(&mut self, outcome: Outcome) {
+    pub(super) fn end_turn_for_reader(&mut self, mut outcome: Outcome) {
         let Some(running) = &mut self.running else { return };
+        if running.turn.is_some() {
+            outcome.set_usage(self.meter.turn_ends());
+        }
         if let Some(offer) = running.offer.take() {
             offer.end(&outcome, &running.prompt);
         }
@@ -111,9 +114,10 @@ impl ConversationState {
         self.draining = true;
         self.release_all();
         self.steering_ends_with_cli(None);
+        self.meter.cli_ended();
         let outcome = match failed {
-            Some(error) => Outcome::Failed { error, result: None },
-            None => Outcome::Interrupted { by: InterruptedBy::Stop, result: None },
+            Some(error) => Outcome::failed(error, None),
+            None => Outcome::interrupted(InterruptedBy::Stop, None),
         };
         self.end_turn(outcome);
         self.give_back_queue();

@@ -37,6 +37,7 @@ impl ConversationState {
         let now = Instant::now();
         for piece in &pieces {
             self.watch_piece(piece);
+            self.meter.message(piece);
             self.run.message(piece, now);
         }
         if self.shared.messages.has_subscribers() {
@@ -52,6 +53,7 @@ impl ConversationState {
         self.capture(&message);
         self.shared.cli.note_message(&message);
         self.failure.note(&message);
+        self.meter.message(&message);
         let end = self.watch(&message);
         self.run.message(&message, Instant::now());
         // Not for the application: messages for the host, and entries for the session's store.
@@ -108,7 +110,7 @@ impl ConversationState {
             Ok(dropped) => unread.add(dropped),
             Err((error, behind)) => {
                 unread.add(behind);
-                self.end_turn_for_reader(Outcome::Failed { error, result: None });
+                self.end_turn_for_reader(Outcome::failed(error, None));
             }
         }
     }

@@ -30,6 +30,7 @@
 //! - [`interrupt`]: interrupts and cancelled turns
 //! - [`limits`]: the limits of a turn, of a run, and of the time without work
 //! - [`run`]: when the run is over
+//! - [`meter`]: what the turn has used
 //!
 //! The conversation outlives every restart of the CLI: it sends a queued prompt to the next incarnation, once. Restart
 //! policy: temporary and significant. When the conversation ends, the session fails, because no other actor knows which
@@ -41,6 +42,7 @@ mod ending;
 mod incoming;
 mod interrupt;
 mod limits;
+mod meter;
 mod queue;
 mod recovery;
 mod results;
@@ -68,6 +70,7 @@ use cli::CliState;
 use deferral::ResumedTurn;
 use interrupt::Cancels;
 use limits::{Limit, Limits};
+use meter::TurnMeter;
 use queue::{PromptQueue, Queued, TurnHistory};
 use results::ResultWatch;
 use run::RunTracker;
@@ -91,6 +94,7 @@ pub(crate) struct ConversationState {
     failure: FailureSigns,
     store_barrier: StoreBarrier,
     resumed: ResumedTurn,
+    meter: TurnMeter,
 }
 
 /// The turn whose prompt was written last.
@@ -139,6 +143,7 @@ impl Actor for Conversation {
             failure: FailureSigns::default(),
             store_barrier: StoreBarrier::default(),
             resumed: ResumedTurn::None,
+            meter: TurnMeter::default(),
             myself,
         };
         state.expect_resumed();

@@ -46,7 +46,7 @@ impl TurnHistory {
             TurnHistory::CutOff(cause) => InterruptedBy::CliExit { cause },
             TurnHistory::Unsent | TurnHistory::NotBegun(_) => return Outcome::NotStarted { prompt },
         };
-        Outcome::Interrupted { by, result: None }
+        Outcome::interrupted(by, None)
     }
 }
 

@@ -16,6 +16,7 @@ impl ConversationState {
     pub(super) fn cli_ended(&mut self, epoch: u64, cause: Option<ExitCause>) {
         self.cli.ended(epoch);
         self.run.restarted();
+        self.meter.cli_ended();
         // The CLI answers no more.
         self.cancels.unanswered.retain(|cancelling| cancelling.epoch > epoch);
         self.steering_ends_with_cli(cause.as_ref());
@@ -32,13 +33,11 @@ impl ConversationState {
         let deferred = deferred.filter(|_| !self.shared.ending.is_killed());
         let outcome = match (cause, limit, self.shared.ending.failed()) {
             _ if let Some(outcome) = deferred => outcome,
-            (Some(_), None, _) if cancelled => Outcome::Interrupted { by: InterruptedBy::User, result: None },
-            (Some(_), Some(by), _) => Outcome::Interrupted { by, result: None },
-            (Some(cause), None, _) => {
-                Outcome::Interrupted { by: InterruptedBy::CliExit { cause }, result: None }
-            }
-            (None, _, Some(error)) => Outcome::Failed { error: error.clone(), result: None },
-            (None, _, None) => Outcome::Interrupted { by: InterruptedBy::Stop, result: None },
+            (Some(_), None, _) if cancelled => Outcome::interrupted(InterruptedBy::User, None),
+            (Some(_), Some(by), _) => Outcome::interrupted(by, None),
+            (Some(cause), None, _) => Outcome::interrupted(InterruptedBy::CliExit { cause }, None),
+            (None, _, Some(error)) => Outcome::failed(error.clone(), None),
+            (None, _, None) => Outcome::interrupted(InterruptedBy::Stop, None),
         };
         self.end_turn(outcome);
         self.run_changed();
@@ -117,7 +116,7 @@ impl ConversationState {
                     && !(running.cancelled && lifecycle.state == CommandState::Cancelled) =>
             {
                 let by = InterruptedBy::CliExit { cause: cause.clone() };
-                Some(Outcome::Interrupted { by, result: None })
+                Some(Outcome::interrupted(by, None))
             }
             // A prompt that asks nothing may get no result; a result would have come before.
             (CommandState::Completed, _) if !running.prompt.queries() => Some(Outcome::Appended),

@@ -16,6 +16,7 @@ impl CliEvent {
     fn bytes(&self) -> usize {
         match self {
             CliEvent::Message { message, .. } => message.bytes(),
+            CliEvent::Spent(said) => size_of::<CliEvent>() + size_of_val(&**said),
             _ => size_of::<CliEvent>(),
         }
     }
@@ -95,7 +96,7 @@ impl ConversationState {
             CliEvent::Message { message, .. } => self.running.as_ref().is_some_and(|running| {
                 running.watch.ends_with(message, self.cli.tells_lifecycle()).is_some()
             }),
-            CliEvent::LineLost { .. } | CliEvent::Ready { .. } => false,
+            CliEvent::LineLost { .. } | CliEvent::Spent(_) | CliEvent::Ready { .. } => false,
             CliEvent::Ended { cause, .. } => {
                 let waited_for = self.running.as_ref().is_some_and(|running| running.turn.is_some());
                 waited_for && !(cause.is_some() && self.next_attempt().is_some())
@@ -160,6 +161,7 @@ impl ConversationState {
                     self.maybe_taken();
                 }
             }
+            CliEvent::Spent(said) => self.meter.said(said),
             CliEvent::Ready { epoch } => {
                 self.cli.ready(epoch);
                 self.run.restarted();

@@ -19,6 +19,7 @@ use super::evidence::ExitEvidence;
 use crate::actor::base::task::{Task, step_back};
 use crate::actor::context::Shared;
 use crate::actor::messages::conversation::{CliEvent, ConversationMessage, LanePermit};
+use crate::message::of_mirror_frame;
 use crate::report::Event;
 use crate::wire::Message;
 use crate::wire::envelope::{Frame, Unreadable};
@@ -305,6 +306,10 @@ impl FeederTask {
         {
             // For the store only. It gets the entries in order with the results that the conversation is told.
             self.tell();
+            let said = of_mirror_frame(message.raw());
+            if !said.is_empty() {
+                self.parser.shared.tell_conversation(ConversationMessage::Cli(CliEvent::Spent(said)));
+            }
             return mirror.push(message.raw());
         }
         self.parser.evidence.note(&message);

@@ -11,6 +11,7 @@ use crate::actor::request::pending::PendingRequest;
 use crate::actor::turn::steering::Steering;
 use crate::actor::turn::{Turn, TurnKey};
 use crate::error::{Error, Result};
+use crate::message::SaidUsage;
 use crate::prompt::Prompt;
 use crate::report::{ConversationSnapshot, DeferredCall, ExitCause};
 use crate::requests::{InterruptReceipt, Reply};
@@ -32,6 +33,8 @@ pub(crate) enum CliEvent {
         epoch: u64,
         reason: String,
     },
+    /// Entries for the session's store that name the tokens of messages.
+    Spent(Vec<SaidUsage>),
     /// The incarnation takes prompts.
     Ready {
         epoch: u64,

@@ -53,4 +53,6 @@ pub use types::system::*;
 pub use types::usage::*;
 pub use types::user::UserMessage;
 pub use views::assemble::{Assembler, Delta, DeltaKind};
-pub use views::tracker::{TurnUsage, UsageTracker};
+pub use views::tracker::tokens::TokenUsage;
+pub(crate) use views::tracker::{AGENT_METADATA, SaidUsage, of_mirror_frame};
+pub use views::tracker::{AgentUsage, TurnUsage, UsageTracker};

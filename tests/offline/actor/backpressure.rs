@@ -68,7 +68,7 @@ async fn reads(turn: &mut Turn, number: usize) {
 
 async fn failure(turn: &mut Turn) -> Error {
     match within(SOON, turn.outcome()).await.unwrap() {
-        Outcome::Failed { error, result: None } => error,
+        Outcome::Failed { error, result: None, .. } => error,
         other => panic!("{other:?}"),
     }
 }

@@ -17,7 +17,7 @@ async fn error_of(says: &[Value], mut result: Value) -> Error {
     result["is_error"] = json!(true);
     result["user_message_uuids"] = json!([given["uuid"]]);
     end.message(result);
-    let Outcome::Failed { error, result: Some(_) } = within(SOON, turn.outcome()).await.unwrap() else {
+    let Outcome::Failed { error, result: Some(_), .. } = within(SOON, turn.outcome()).await.unwrap() else {
         panic!("it did not fail")
     };
     stop(session, end).await;

@@ -397,7 +397,7 @@ async fn a_prompt_that_the_cli_knows_as_done_does_not_come_back() {
     .await;
     let ended = outcome(&mut turn).await;
     assert!(
-        matches!(&ended, Outcome::Interrupted { by: InterruptedBy::CliExit { .. }, result: None }),
+        matches!(&ended, Outcome::Interrupted { by: InterruptedBy::CliExit { .. }, result: None, .. }),
         "{ended:?}"
     );
     let after = session.prompt("second").await.unwrap();

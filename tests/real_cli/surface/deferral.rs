@@ -56,8 +56,8 @@ async fn deferred(session: &Session, turn: &mut Turn, asked: Asked) -> DeferredC
     in_time("the deferral", session.defer(&asked.cx)).await.unwrap();
     let outcome = in_time("the outcome", turn.outcome()).await.unwrap();
     let Outcome::Deferred { call, usage } = outcome else { panic!("{outcome:?}") };
-    // Since the start of this CLI, which has not asked the model if it has resumed the call.
-    assert!(usage.is_some());
+    // A CLI that has resumed the call has not asked the model.
+    assert!(usage.accounted, "{usage:?}");
     assert_eq!((call.tool_use_id.as_str(), &call.input), (asked.id(), &*asked.request.input));
     in_time("the end of the session", session.wait()).await;
     assert!(session.failure().is_none());
@@ -96,7 +96,7 @@ async fn a_deferred_call_runs_once_in_the_session_that_resumes_it() {
     in_time("the deferral", session.defer(&first.cx)).await.unwrap();
     let outcome = in_time("the outcome", turn.outcome()).await.unwrap();
     let Outcome::Deferred { call, usage } = outcome else { panic!("{outcome:?}") };
-    assert!(usage.unwrap().total_cost_usd > 0.0);
+    assert!(usage.accounted && usage.cost_usd > 0.0, "{usage:?}");
     in_time("the end of the session", session.wait()).await;
     let requests = stage.model.requests().len();
 

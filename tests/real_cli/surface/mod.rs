@@ -9,3 +9,4 @@ mod options;
 mod requests;
 mod servers;
 mod store;
+mod usage;

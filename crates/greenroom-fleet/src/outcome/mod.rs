@@ -7,7 +7,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use greenroom::message::{ResultMessage, TurnUsage, Typed, UsageTracker};
+use greenroom::message::{ResultMessage, Typed};
 use greenroom::report::InterruptedBy as SessionInterruptedBy;
 use greenroom::{Error, ErrorKind, Message, Outcome};
 use serde_json::Value;
@@ -26,19 +26,19 @@ pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
     let cut_off =
         |cause: String| PromptOutcome::Interrupted { by: InterruptedBy::Session { cause }, result: None };
     match ended {
-        Ok(Outcome::Completed { result }) => {
+        Ok(Outcome::Completed { result, .. }) => {
             PromptOutcome::Completed { result: kept(result), transcript_lost: false }
         }
         // The prompt was appended without asking the model, so there is no result.
         Ok(Outcome::Appended) => PromptOutcome::Completed { result: Value::Null, transcript_lost: false },
-        Ok(Outcome::Interrupted { by, result }) => PromptOutcome::Interrupted {
+        Ok(Outcome::Interrupted { by, result, .. }) => PromptOutcome::Interrupted {
             by: match by {
                 SessionInterruptedBy::User => InterruptedBy::User,
                 by => InterruptedBy::Session { cause: by.to_string() },
             },
             result: result.as_ref().map(kept),
         },
-        Ok(Outcome::Failed { error, result }) => failed(error, result.as_ref()),
+        Ok(Outcome::Failed { error, result, .. }) => failed(error, result.as_ref()),
         Ok(Outcome::NotStarted { .. }) => {
             cut_off("the session ended before the CLI started the turn".to_owned())
         }
@@ -64,36 +64,27 @@ pub(crate) fn failed(error: &Error, result: Option<&Arc<Typed<ResultMessage>>>) 
     }
 }
 
-/// The cost of a turn in micro-dollars and what it has used, given the end of each turn of an activation in order. `None`: the CLI had begun
-/// and told none, for instance because it was killed; the cost also if its result has no `total_cost_usd`.
+/// The cost of a turn in micro-dollars and what it has used. `None`: the CLI had begun and told none, for instance because it was
+/// killed; the cost also if its result has no `total_cost_usd`.
 ///
-/// The tracker counts what was used between turns, too, by background tasks for instance, and by a turn without a result, if a later
-/// result tells it. A CLI that does not say what it has spent since its last result is taken
-/// to have spent the whole total of a resumed conversation: a budget is rather ended too early than too late.
-pub(crate) fn metered(
-    tracker: &mut UsageTracker,
-    ended: &greenroom::Result<Outcome>,
-) -> (Option<u64>, Option<Usage>) {
-    if matches!(ended, Ok(Outcome::NotStarted { .. } | Outcome::Appended)) {
-        return (Some(0), Some(Usage::default()));
+/// The session counts what was used between turns, too, by background tasks for instance.
+pub(crate) fn metered(ended: &greenroom::Result<Outcome>) -> (Option<u64>, Option<Usage>) {
+    let Ok(outcome) = ended else { return (None, None) };
+    let Some(turn) = outcome.usage() else { return (Some(0), Some(Usage::default())) };
+    let total = turn.total();
+    let used = Usage {
+        cost: micro_dollars(total.cost_usd),
+        input: total.input,
+        output: total.output,
+        cache_read: total.cache_read,
+        cache_creation: total.cache_creation,
+        ..Usage::default()
+    };
+    match outcome.result() {
+        Some(result) => (result.total_cost_usd.map(|_| used.cost), Some(used)),
+        None if turn.accounted => (Some(used.cost), Some(used)),
+        None => (None, None),
     }
-    let Some(result) = ended.as_ref().ok().and_then(Outcome::result) else { return (None, None) };
-    let TurnUsage { cost_usd, usage: main_thread, model_usage, .. } = tracker.feed_result(result);
-    let mut used = Usage { cost: micro_dollars(cost_usd), ..Usage::default() };
-    for model in model_usage.values() {
-        used.input += model.input_tokens;
-        used.output += model.output_tokens;
-        used.cache_read += model.cache_read_input_tokens;
-        used.cache_creation += model.cache_creation_input_tokens;
-    }
-    // A CLI that does not tell them by model tells those of the main thread.
-    if let Some(main_thread) = main_thread.filter(|_| model_usage.is_empty()) {
-        used.input = main_thread.input_tokens;
-        used.output = main_thread.output_tokens;
-        used.cache_read = main_thread.cache_read_input_tokens;
-        used.cache_creation = main_thread.cache_creation_input_tokens;
-    }
-    (result.total_cost_usd.map(|_| used.cost), Some(used))
 }
 
 /// A result as it is kept: without the fields that no backend can keep, because they are nested too deeply or have a number out

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use greenroom::Prompt;
+use greenroom::message::UsageTracker;
 use serde_json::json;
 
 use super::*;
@@ -11,14 +12,15 @@ use crate::stage::turn::{Played, result};
 #[test]
 fn an_outcome_becomes_a_record_and_is_read_back() {
     let answer = result(json!({ "subtype": "success", "result": "42", "num_turns": 3, "of_next_year": [1] }));
-    let completed = outcome_of(&Ok(Outcome::Completed { result: answer.clone() }));
+    let completed = outcome_of(&Ok(Outcome::Completed { result: answer.clone(), usage: Arc::default() }));
     let PromptOutcome::Completed { result: json, .. } = &completed else { panic!("{completed:?}") };
     assert_eq!(json["of_next_year"], json!([1]));
     assert_eq!((completed.text(), completed.is_completed()), (Some("42"), true));
     assert_eq!(completed.result().unwrap().num_turns, 3);
 
     let by = SessionInterruptedBy::Limit { limit: "turn".to_owned(), after: Duration::from_secs(9) };
-    let interrupted = outcome_of(&Ok(Outcome::Interrupted { by, result: Some(answer) }));
+    let interrupted =
+        outcome_of(&Ok(Outcome::Interrupted { by, result: Some(answer), usage: Arc::default() }));
     let PromptOutcome::Interrupted { by: InterruptedBy::Session { cause }, .. } = &interrupted else {
         panic!("{interrupted:?}")
     };
@@ -26,7 +28,9 @@ fn an_outcome_becomes_a_record_and_is_read_back() {
     assert_eq!((interrupted.text(), interrupted.is_completed()), (None, false));
     assert_eq!(interrupted.result().unwrap().num_turns, 3);
 
-    let by_user = outcome_of(&Ok(Outcome::Interrupted { by: SessionInterruptedBy::User, result: None }));
+    let by_user =
+        Outcome::Interrupted { by: SessionInterruptedBy::User, result: None, usage: Arc::default() };
+    let by_user = outcome_of(&Ok(by_user));
     assert_eq!(by_user, PromptOutcome::Interrupted { by: InterruptedBy::User, result: None });
     let appended = outcome_of(&Ok(Outcome::Appended));
     assert_eq!(appended, PromptOutcome::Completed { result: Value::Null, transcript_lost: false });
@@ -65,7 +69,7 @@ fn a_result_that_no_backend_can_keep_loses_only_the_fields_at_fault() {
             r#"{{"type": "result", "subtype": "success", "result": "cut: \ud83d", "structured_output": {deep}}}"#
         );
         let Message::Result(result) = Message::parse(&line).unwrap() else { panic!("{line}") };
-        let outcome = outcome_of(&Ok(Outcome::Completed { result }));
+        let outcome = outcome_of(&Ok(Outcome::Completed { result, usage: Arc::default() }));
         let PromptOutcome::Completed { result, .. } = &outcome else { panic!("{outcome:?}") };
         assert_eq!(
             *result,
@@ -82,6 +86,13 @@ fn kinds_of_errors_are_written_in_snake_case() {
     assert_eq!(snake_case(ErrorKind::NotTheProtocol), "not_the_protocol");
 }
 
+/// What is metered of a turn that a session ends with this result.
+fn completed(tracker: &mut UsageTracker, fields: Value) -> (Option<u64>, Option<Usage>) {
+    let result = result(fields);
+    let usage = Arc::new(tracker.feed_result(&result));
+    metered(&Ok(Outcome::Completed { result, usage }))
+}
+
 /// Costs of results in order, each with its total, and the cost since the last result if the CLI says so.
 fn costs(results: &[(f64, Option<f64>)]) -> Vec<u64> {
     let mut tracker = UsageTracker::new();
@@ -92,7 +103,7 @@ fn costs(results: &[(f64, Option<f64>)]) -> Vec<u64> {
             Some(since) => fields["model_usage_since_last_result"] = json!({ "m": { "costUSD": since } }),
             None => {}
         }
-        metered(&mut tracker, &Ok(Outcome::Completed { result: result(fields) })).0.unwrap()
+        completed(&mut tracker, fields).0.unwrap()
     };
     results.iter().map(cost).collect()
 }
@@ -106,8 +117,8 @@ fn a_turn_costs_the_difference_of_two_totals() {
     // The conversation was cleared.
     assert_eq!(costs(&[(0.25, None), (0.125, None), (0.25, None)]), [250_000, 125_000, 125_000]);
     assert_eq!(costs(&[(0.25, Some(0.25)), (0.125, Some(0.01))]), [250_000, 10_000]);
-    // A background task spent money between two turns.
-    assert_eq!(costs(&[(0.25, Some(0.25)), (0.75, Some(0.25))]), [250_000, 500_000]);
+    // The CLI was killed and resumed: its totals went on where the last orderly exit had left them.
+    assert_eq!(costs(&[(0.75, Some(0.25)), (0.875, Some(0.5))]), [250_000, 500_000]);
 }
 
 #[test]
@@ -119,15 +130,13 @@ fn the_cost_before_a_resume_is_not_counted_again() {
     assert_eq!(costs(&[(5.0, None), (0.0, None), (5.5, None)]), [5_000_000, 0, 500_000]);
     // A CLI that does not say what it has spent since the last result.
     assert_eq!(costs(&[(10.5, None), (11.0, None)]), [10_500_000, 500_000]);
-    let mut tracker = UsageTracker::new();
-    assert_eq!(metered(&mut tracker, &Ok(Outcome::Appended)), (Some(0), Some(Usage::default())));
+    assert_eq!(metered(&Ok(Outcome::Appended)), (Some(0), Some(Usage::default())));
 }
 
 #[test]
 fn tokens_of_subagents_count_for_their_turn() {
     let mut tracker = UsageTracker::new();
-    let mut used =
-        |fields| metered(&mut tracker, &Ok(Outcome::Completed { result: result(fields) })).1.unwrap();
+    let mut used = |fields| completed(&mut tracker, fields).1.unwrap();
     let main_thread = json!({ "input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 4 });
     let tokens = |usage: Usage| [usage.input, usage.output, usage.cache_read, usage.cache_creation];
     let model = |input: u64| json!({ "inputTokens": input, "outputTokens": 20, "cacheReadInputTokens": 30, "cacheCreationInputTokens": 40 });

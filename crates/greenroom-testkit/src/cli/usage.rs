@@ -30,7 +30,7 @@ pub struct Usage {
 
 impl Usage {
     /// No tokens, no cost.
-    pub(super) const NOTHING: Self = Self { input_tokens: 0, output_tokens: 0, ..Self::UNSAID };
+    pub(crate) const NOTHING: Self = Self { input_tokens: 0, output_tokens: 0, ..Self::UNSAID };
 
     /// The usage of an answer whose script says nothing of it.
     pub(super) const UNSAID: Self = Self {

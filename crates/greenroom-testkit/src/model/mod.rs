@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 use self::answer::answer;
 use super::cli::model_turn::ModelTurn;
 use super::cli::script::Script;
+use super::cli::usage::Usage;
 use crate::base::lock;
 
 pub use self::request::{ModelRequest, ToolResultSeen};
@@ -252,7 +253,8 @@ impl Shared {
             played.main += 1;
             self.script.turn_at(played.main - 1)
         };
-        played.requests.push(request.clone());
+        let usage = if turn.error.is_none() { stream::usage_of(&turn, request) } else { Usage::NOTHING };
+        played.requests.push(request.clone().answered_with(usage));
         // Under the lock, so that the count never runs ahead of what `requests` shows.
         self.arrived.send_modify(|arrived| *arrived += 1);
         (turn, number)

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{AGENT_ID, SESSION_ID};
+use crate::cli::usage::Usage;
 
 /// A request that took a turn of the script, as the CLI sent it.
 #[derive(Clone, Debug)]
@@ -14,12 +15,18 @@ pub struct ModelRequest {
     body: Arc<Value>,
     agent_id: Option<String>,
     session_id: Option<String>,
+    answer: Usage,
 }
 
 impl ModelRequest {
     pub(super) fn new(headers: &HeaderMap, body: Value) -> Self {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Self { body: Arc::new(body), agent_id: header(AGENT_ID), session_id: header(SESSION_ID) }
+        Self {
+            body: Arc::new(body),
+            agent_id: header(AGENT_ID),
+            session_id: header(SESSION_ID),
+            answer: Usage::NOTHING,
+        }
     }
 
     /// The whole JSON body.
@@ -35,6 +42,17 @@ impl ModelRequest {
     /// The session id of the CLI that sent it, where the CLI names one.
     pub fn session_id(&self) -> Option<&str> {
         self.session_id.as_deref()
+    }
+
+    /// The tokens that the request was answered with, if the CLI has read the whole answer: an interrupt may come before. An answer that is
+    /// an error has none.
+    pub fn usage(&self) -> Usage {
+        self.answer
+    }
+
+    pub(super) fn answered_with(mut self, usage: Usage) -> Self {
+        self.answer = usage;
+        self
     }
 
     /// The model that was asked for.

@@ -54,14 +54,7 @@ impl ModelMessage<'_> {
     }
 
     fn envelope(&self, content: Vec<Value>, stop_reason: Option<&str>, output_tokens: u64) -> Value {
-        let usage = match self.turn.usage {
-            Some(usage) => Usage { output_tokens, ..usage },
-            None => Usage {
-                input_tokens: self.request.messages().len() as u64 * 10,
-                output_tokens,
-                ..Usage::default()
-            },
-        };
+        let usage = Usage { output_tokens, ..usage_of(self.turn, self.request) };
         json!({
             "id": self.id,
             "type": "message",
@@ -75,15 +68,20 @@ impl ModelMessage<'_> {
     }
 
     fn output_tokens(&self) -> u64 {
-        if let Some(usage) = self.turn.usage {
-            return usage.output_tokens;
-        }
-        let bytes = self.turn.items.iter().map(|item| match item {
+        usage_of(self.turn, self.request).output_tokens
+    }
+}
+
+/// The tokens of the whole answer: those of the script, or an estimate.
+pub(super) fn usage_of(turn: &ModelTurn, request: &ModelRequest) -> Usage {
+    turn.usage.unwrap_or_else(|| {
+        let bytes = turn.items.iter().map(|item| match item {
             Item::Text(text) | Item::Thinking(text) => text.len(),
             Item::Call { name, input, .. } => name.len() + input.to_string().len(),
         });
-        tokens(bytes.sum()) as u64
-    }
+        let input_tokens = request.messages().len() as u64 * 10;
+        Usage { input_tokens, output_tokens: tokens(bytes.sum()) as u64, ..Usage::default() }
+    })
 }
 
 /// Signature of thinking blocks. Nobody checks it.

@@ -19,6 +19,7 @@ async fn a_crash_ends_the_turn_and_what_waits_is_sent_once_to_the_next_cli() {
         Outcome::Interrupted {
             by: InterruptedBy::CliExit { cause: ExitCause::Exited { exit, .. } },
             result: None,
+            ..
         } => assert_eq!(exit, killed()),
         other => panic!("{other:?}"),
     }
@@ -119,7 +120,7 @@ async fn a_result_that_cannot_be_read_ends_the_turn_all_the_same() {
         end.send_bytes(format!("{line}\n"));
         state(&mut end, "idle");
         match outcome(&mut turn).await {
-            Outcome::Failed { error, result: None } => {
+            Outcome::Failed { error, result: None, .. } => {
                 assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
             }
             other => panic!("{other:?}"),

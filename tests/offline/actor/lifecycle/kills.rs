@@ -58,7 +58,7 @@ async fn a_kill_ends_the_turn_the_cli_and_the_handlers_without_waiting() {
     assert!(gone.load(Ordering::Acquire), "the handler lives");
     assert!(matches!(
         outcome(&mut running).await,
-        Outcome::Interrupted { by: InterruptedBy::Stop, result: None }
+        Outcome::Interrupted { by: InterruptedBy::Stop, result: None, .. }
     ));
     match outcome(&mut queued).await {
         Outcome::NotStarted { prompt } => assert_eq!(prompt, Prompt::text("queued")),
@@ -83,7 +83,7 @@ async fn a_result_that_comes_after_the_kill_completes_nothing() {
     within(SOON, killing).await;
     assert!(matches!(
         outcome(&mut turn).await,
-        Outcome::Interrupted { by: InterruptedBy::Stop, result: None }
+        Outcome::Interrupted { by: InterruptedBy::Stop, result: None, .. }
     ));
 }
 

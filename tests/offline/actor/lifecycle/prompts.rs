@@ -93,7 +93,7 @@ async fn an_interrupted_turn_says_by_whom() {
     .await;
     interrupted.unwrap();
     match outcome(&mut turn).await {
-        Outcome::Interrupted { by: InterruptedBy::User, result: Some(result) } => {
+        Outcome::Interrupted { by: InterruptedBy::User, result: Some(result), .. } => {
             assert_eq!(result.terminal_reason, Some(TerminalReason::AbortedTools));
         }
         other => panic!("{other:?}"),
@@ -109,7 +109,7 @@ async fn a_turn_that_the_cli_gave_up_fails_with_what_it_said() {
     let given = prompted(&mut end, "hard").await;
     end.fail_turn(&given, "max_turns", "too many steps");
     match outcome(&mut turn).await {
-        Outcome::Failed { error, result: Some(_) } => {
+        Outcome::Failed { error, result: Some(_), .. } => {
             assert_eq!(error.kind(), ErrorKind::TurnFailed);
             assert!(error.to_string().contains("too many steps"), "{error}");
         }
@@ -133,7 +133,7 @@ async fn unread_messages_end_the_turn_at_their_bound_and_nothing_else() {
         end.message(json!({ "type": "chatter", "text": "x".repeat(1000) }));
     }
     match outcome(&mut turn).await {
-        Outcome::Failed { error, result: None } => {
+        Outcome::Failed { error, result: None, .. } => {
             assert_eq!(error.kind(), ErrorKind::Overflow);
             assert!(error.to_string().contains("10000 bytes"), "{error}");
         }

@@ -248,7 +248,7 @@ async fn stop_ends_a_turn_that_does_not_end_in_time() {
     assert!(hear.recv().await.unwrap() - begun >= drain, "the handler was cancelled too early");
     assert!(matches!(
         outcome(&mut turn).await,
-        Outcome::Interrupted { by: InterruptedBy::Stop, result: None }
+        Outcome::Interrupted { by: InterruptedBy::Stop, result: None, .. }
     ));
 }
 

@@ -1,12 +1,14 @@
 //! The printed text of messages and outcomes.
 
+use std::sync::Arc;
+
 use greenroom::Outcome;
 use serde_json::{Value, json};
 
 use super::{parse, refused_option, view};
 
 fn outcome(value: &Value) -> Outcome {
-    Outcome::Completed { result: view!(Result, value) }
+    Outcome::Completed { result: view!(Result, value), usage: Arc::default() }
 }
 
 #[test]
@@ -18,9 +20,10 @@ fn a_message_prints_its_type_ids_and_length() {
         r#"Typed {{ type: "result", subtype: Some("success"), uuid: Some("u1"), session_id: Some("s1"), parent_tool_use_id: None, bytes: {bytes} }}"#
     );
     assert_eq!(format!("{:?}", parse(&end)), format!("Result({wanted})"));
-    assert_eq!(format!("{:?}", outcome(&end)), format!("Completed {{ result: {wanted} }}"));
+    let printed = format!("{:?}", outcome(&end));
+    assert!(printed.starts_with(&format!("Completed {{ result: {wanted}, usage: ")), "{printed}");
     let error = refused_option();
-    let text = format!("{:?}", Outcome::Failed { error, result: None });
+    let text = format!("{:?}", Outcome::Failed { error, result: None, usage: Arc::default() });
     let wanted = "Failed { error: option `max_turns` is 0";
     assert!(text.starts_with(wanted), "{text}");
     assert!(format!("{:?}", Outcome::NotStarted { prompt: "add".into() }).contains("\"add\""));

@@ -7,6 +7,7 @@
 //! - [`assembler`]: partial and complete messages, in order and with gaps
 //! - [`structured`]: structured output
 //! - [`debug`]: the printed text
+//! - [`usage`]: money and tokens
 
 use std::fs;
 use std::path::Path;
@@ -27,6 +28,7 @@ mod samples;
 mod stream;
 mod structured;
 mod typed;
+mod usage;
 
 fn parse(value: &Value) -> Message {
     Message::parse(&value.to_string()).unwrap()
@@ -100,7 +102,7 @@ fn usage_of_a_recorded_session_adds_up_across_a_clear() {
     // Appending and `/clear` cost nothing.
     assert_eq!(costs, [0, 22, 0, 22, 22, 22, 22, 0, 22]);
     assert_eq!((tracker.total_cost_usd() * 1e5).round() as u64, 132);
-    let tokens: u64 = tracker.model_usage().values().map(|usage| usage.output_tokens).sum();
+    let tokens: u64 = tracker.models().values().map(|used| used.output).sum();
     assert_eq!(tokens, 6 * 9);
 }
 
@@ -119,10 +121,10 @@ fn the_earlier_cost_of_a_resumed_conversation_does_not_count() {
             }
             let message = Message::parse(&result.to_string()).unwrap();
             let turn = tracker.feed_result(message.result().unwrap());
-            let by_models: f64 = turn.model_usage.values().filter_map(|model| model.cost_usd).sum();
+            let by_models: f64 = turn.models.values().map(|used| used.cost_usd).sum();
             assert_eq!(by_models, turn.cost_usd, "{turn:?}");
         }
-        let tokens: u64 = tracker.model_usage().values().map(|usage| usage.output_tokens).sum();
+        let tokens: u64 = tracker.models().values().map(|used| used.output).sum();
         (tracker.total_cost_usd(), tokens)
     };
     assert_eq!(costs(&[(10.5, Some(0.5)), (11.0, Some(0.5))]), (1.0, 8));
@@ -131,8 +133,8 @@ fn the_earlier_cost_of_a_resumed_conversation_does_not_count() {
     // A CLI that does not say it, and a conversation that starts again.
     assert_eq!(costs(&[(10.5, None), (11.0, None), (0.5, None)]), (11.5, 92));
     assert_eq!(costs(&[(1.0, Some(1.0)), (0.5, Some(0.25))]), (1.25, 10));
-    // The difference counts money that was spent between two turns.
-    assert_eq!(costs(&[(1.0, Some(1.0)), (3.0, Some(0.5))]), (3.0, 24));
+    // The CLI was killed and resumed: its totals went on where the last orderly exit had left them.
+    assert_eq!(costs(&[(3.0, Some(1.0)), (3.5, Some(1.5))]), (2.5, 20));
 }
 
 // Guards: lossless

@@ -38,7 +38,10 @@ fn a_fitting_value_is_read() {
     let end = ended(json!({ "structured_output": { "rows": [{ "count": 1 }] } }));
     let expected = Report { rows: vec![Row { count: 1 }] };
     assert_eq!(end.structured::<Report>().unwrap(), expected);
-    assert_eq!(Outcome::Completed { result: end }.structured::<Report>().unwrap(), expected);
+    assert_eq!(
+        Outcome::Completed { result: end, usage: Arc::default() }.structured::<Report>().unwrap(),
+        expected
+    );
 }
 
 #[test]
@@ -60,6 +63,6 @@ fn a_turn_without_structured_output_says_why() {
     let error = ended(failed).structured::<Report>().unwrap_err();
     assert!(error.to_string().contains("too often"), "{error}");
     let error = refused_option();
-    let failed = Outcome::Failed { error: error.clone(), result: None };
+    let failed = Outcome::Failed { error: error.clone(), result: None, usage: Arc::default() };
     assert_eq!(failed.structured::<Report>().unwrap_err().to_string(), error.to_string());
 }

@@ -97,8 +97,8 @@ impl NameActorState {
     /// The session is up. Its first turn begins at once if admission has granted one with the slot.
     fn up(&mut self, session: Session) {
         let processes = keep_processes(&self.cx, &session);
-        let (meter, for_turn, background) = Default::default();
-        let live = Live { session, meter, for_turn, background, _processes: processes };
+        let (for_turn, background) = Default::default();
+        let live = Live { session, for_turn, background, _processes: processes };
         self.callers.tell_up(&Ok(()));
         self.tell_admission(AdmissionMessage::Started);
         if matches!(self.stage, NameStage::Activating { turn: true }) {
@@ -113,12 +113,11 @@ impl NameActorState {
         let stops = self.stops();
         let Some(next) = self.next.take_if(|_| !stops) else { return self.settle_idle(live) };
         let interrupt = CancellationToken::new();
-        let (meter, interrupted) = (live.meter.clone(), interrupt.clone());
+        let interrupted = interrupt.clone();
         let mut tries = std::mem::take(&mut self.tries);
         self.enter(NameStage::Running { live, prompt: next.id, interrupt });
         self.step(async move |shared, cell| {
-            let mut meter = meter.lock().await;
-            let end = run_turn(&shared, &cell, &mut meter, &mut tries, &next, &interrupted).await;
+            let end = run_turn(&shared, &cell, &mut tries, &next, &interrupted).await;
             move |state: &mut Self| state.turn_ended(end)
         });
     }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use greenroom::Session;
-use greenroom::message::UsageTracker;
 use ractor::ActorRef;
+use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
-use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -116,8 +115,6 @@ pub(super) struct SlotRequest {
 /// A session that is up.
 pub(super) struct Live {
     pub(super) session: Session,
-    /// The usage of the session's turns so far.
-    pub(super) meter: Arc<Mutex<UsageTracker>>,
     /// Interrupts and messages for the running turn that are on their way to the CLI. No turn begins before they have arrived: they would
     /// hit that turn.
     pub(super) for_turn: TaskTracker,

@@ -3,7 +3,6 @@
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use greenroom::message::UsageTracker;
 use greenroom::report::Phase;
 use greenroom::{Outcome, Session};
 use tokio::time::sleep;
@@ -69,7 +68,6 @@ pub(crate) enum TurnEnd {
 pub(in crate::actor::name) async fn run_turn(
     shared: &FleetShared,
     cell: &NameCell,
-    meter: &mut UsageTracker,
     tries: &mut Vec<Try>,
     prompt: &PromptRecord,
     interrupt: &CancellationToken,
@@ -107,7 +105,7 @@ pub(in crate::actor::name) async fn run_turn(
     let (kill, signs, trial) = (cell.kill(), TurnSigns::default(), Trial { of: &of, attempt });
     let turn = async {
         let mut ended = {
-            let running = run(shared, &owner, &session, meter, prompt, content, interrupt, &signs);
+            let running = run(shared, &owner, &session, prompt, content, interrupt, &signs);
             let mut running = pin!(trial.answered(shared, &signs, tries, running));
             tokio::select! {
                 biased;
@@ -199,7 +197,6 @@ async fn run(
     shared: &FleetShared,
     owner: &Ownership,
     session: &Session,
-    meter: &mut UsageTracker,
     prompt: &PromptRecord,
     content: serde_json::Value,
     interrupt: &CancellationToken,
@@ -253,7 +250,7 @@ async fn run(
         Ok(Outcome::Failed { error, .. }) => rejection(error),
         _ => None,
     };
-    let (cost, usage) = metered(meter, &outcome);
+    let (cost, usage) = metered(&outcome);
     let outcome = match outcome_of(&outcome) {
         PromptOutcome::Interrupted { result, .. } if is_over => {
             let cause = format!("the turn took longer than {limit:?}, the tenant's `Quota::turn`");

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::poll;
-use greenroom::message::UsageTracker;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -64,15 +63,7 @@ impl Waiting {
     }
 
     async fn run(&self, interrupt: &CancellationToken) -> Result<TurnEnd, NotDone> {
-        run_turn(
-            &self.shared,
-            &self.cell,
-            &mut UsageTracker::default(),
-            &mut Vec::new(),
-            &self.prompt,
-            interrupt,
-        )
-        .await
+        run_turn(&self.shared, &self.cell, &mut Vec::new(), &self.prompt, interrupt).await
     }
 }
 
@@ -91,10 +82,10 @@ async fn a_turn_that_is_cut_off_and_killed_at_once_goes_on_with_its_continuation
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_while_the_session_takes_the_prompt_interrupts_its_turn() {
     let Waiting { shared, cell, prompt, mut played } = Waiting::with_continuations(0).await;
-    let (interrupt, mut meter) = (CancellationToken::new(), UsageTracker::default());
+    let interrupt = CancellationToken::new();
     let mut events = shared.events.subscribe();
     let mut tries = Vec::new();
-    let mut turn = Box::pin(run_turn(&shared, &cell, &mut meter, &mut tries, &prompt, &interrupt));
+    let mut turn = Box::pin(run_turn(&shared, &cell, &mut tries, &prompt, &interrupt));
     // `Begun` is told right before the turn looks for an interrupt and hands the prompt over, all in one poll.
     let mut begun = || {
         std::iter::from_fn(|| events.try_recv().ok()).any(|event| matches!(event, FleetEvent::Begun { .. }))
@@ -152,9 +143,9 @@ async fn an_outcome_that_the_backend_never_takes_is_replaced_by_a_failure() {
         _ => Fault::Pass,
     });
     let Waiting { shared, cell, prompt, played } = &mut waiting;
-    let (interrupt, mut meter) = (CancellationToken::new(), UsageTracker::default());
+    let interrupt = CancellationToken::new();
     let mut tries = Vec::new();
-    let turn = run_turn(shared, cell, &mut meter, &mut tries, prompt, &interrupt);
+    let turn = run_turn(shared, cell, &mut tries, prompt, &interrupt);
     let cli = async {
         let prompt = played.cli.expect("user").await;
         played.cli.finish_turn(&prompt, &"x".repeat(1 << 20));
