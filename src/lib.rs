@@ -81,6 +81,7 @@
 //! | `rmcp` | the module `rmcp` |
 //! | `schema` | arguments and results are checked against the rules of their JSON Schemas |
 //! | `otel` | the OpenTelemetry span in which a session is started reaches the CLI |
+//! | `metrics` | durations, tokens, money, restarts and panics, by the global meter of OpenTelemetry |
 //! | `cluster`, `async-trait` | enable them when a crate of your program enables `ractor`'s feature of that name |
 //!
 //! # Guides

@@ -21,6 +21,7 @@ use super::request::ledger::Ledger;
 use super::resume::ResumeHome;
 use super::router::settings::Settings;
 use super::servers::roster::Roster;
+use super::spans::SpanFacts;
 use super::supervisor::claims::Claims;
 use crate::Options;
 use crate::control::CallbackHandlers;
@@ -139,6 +140,8 @@ pub(crate) struct Shared {
     /// Set when the supervisor starts.
     pub(crate) supervisor: OnceLock<ActorRef<SessionMessage>>,
     pub(crate) span: tracing::Span,
+    /// What the spans have in common.
+    pub(crate) spans: SpanFacts,
     /// The span of the running turn, or of the session.
     pub(crate) turn_span: CurrentValue<tracing::Span>,
     pub(crate) started: Instant,
@@ -156,13 +159,8 @@ impl Shared {
         claims: Claims,
         killed: CancellationToken,
     ) -> Arc<Self> {
-        let span = tracing::info_span!(
-            parent: None,
-            "session",
-            session_id = tracing::field::Empty,
-            "gen_ai.conversation.id" = tracing::field::Empty,
-            "gen_ai.system" = "anthropic",
-        );
+        let spans = SpanFacts::new(&spec.options);
+        let span = spans.session();
         let data = std::mem::take(&mut spec.data);
         let limits = &spec.options.limits;
         let facts = SessionFacts {
@@ -197,6 +195,7 @@ impl Shared {
             supervisor: OnceLock::new(),
             turn_span: CurrentValue::new(span.clone()),
             span,
+            spans,
             started: Instant::now(),
             home: Mutex::default(),
             claims,
@@ -241,6 +240,7 @@ impl Shared {
     pub(crate) fn emit(&self, mut event: Event) {
         let bytes = event.shorten();
         tracing::debug!(parent: &self.span, event = ?event, "supervision event");
+        self.spans.metrics().event(&event);
         self.events.send(event, bytes);
     }
 }

@@ -61,12 +61,14 @@ pub(crate) mod ending;
 pub(crate) mod incarnation;
 pub(crate) mod mcp_server;
 pub(crate) mod messages;
+pub(crate) mod metrics;
 pub(crate) mod mirror;
 pub(crate) mod outbound;
 pub(crate) mod request;
 pub(crate) mod resume;
 pub(crate) mod router;
 pub(crate) mod servers;
+pub(crate) mod spans;
 pub(crate) mod supervisor;
 pub(crate) mod turn;
 

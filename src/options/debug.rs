@@ -53,7 +53,7 @@ impl fmt::Debug for Options {
                 conversation, resume, resume_session_at, resume_drops_turn, fork_session, continue_conversation, session_id,
                 title, persist_session, enable_file_checkpointing, mcp_servers, mcp_config_files, strict_mcp_config,
                 turn_recovery, resume_ladder, unread_partials, lock_dir, timeouts, limits,
-                restarts, store, trace_context, trace_payloads,
+                restarts, store, trace_context, trace_payloads, trace,
             ],
             kept_back: [
                 env: names(env.keys()),

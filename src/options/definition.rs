@@ -10,7 +10,7 @@ use super::{
     AgentDefinition, BuiltInTools, Containment, Delivery, Effort, EnvPolicy, ExternalServer, Limits, OsUser,
     OutputFormat, PermissionMode, PermissionPrompts, Plugin, QuestionPreview, Restarts, ResumeLadder,
     Sandbox, SettingSource, Skills, StoreOptions, SystemPrompt, Thinking, Timeouts, TraceContext,
-    TurnRecovery, UnreadPartials,
+    TraceOptions, TurnRecovery, UnreadPartials,
 };
 use crate::error::{Error, Result};
 
@@ -273,8 +273,10 @@ pub struct Options {
     /// The trace that the CLI's own spans belong to (`$TRACEPARENT`, `$TRACESTATE`). Default: with the feature `otel`
     /// the OpenTelemetry span in which the session starts, unless `env` has a `TRACEPARENT`; without the feature, none.
     pub trace_context: Option<TraceContext>,
-    /// Whether tracing spans record arguments and results of tools, which may be secret. Default: false.
+    /// Whether tracing spans record prompts, answers, and arguments and results of tools, which may be secret. Default: false.
     pub trace_payloads: bool,
+    /// What spans and metrics say of the session.
+    pub trace: TraceOptions,
 }
 
 impl Options {

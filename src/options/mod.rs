@@ -30,5 +30,5 @@ pub use runtime::restart::{Restart, Restarts};
 pub(crate) use runtime::setting::{FOREVER, Setting, serialize as millis_serialize};
 pub use runtime::store::{StoreFlush, StoreOptions};
 pub use runtime::timeouts::Timeouts;
-pub use runtime::trace::TraceContext;
+pub use runtime::trace::{GenAiSpans, TraceContext, TraceOptions};
 pub(crate) use validate::CHOOSES_CONVERSATION;

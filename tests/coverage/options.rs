@@ -16,7 +16,7 @@ use crate::table::mapped;
 const UUID: &str = "9f0bd1c4-3a5e-4c0e-8f6f-0d4a8f6a7b11";
 
 /// Options that neither SDK has.
-const OWN: [&str; 12] = [
+const OWN: [&str; 13] = [
     "allow_old_cli",
     "containment",
     "conversation",
@@ -27,6 +27,7 @@ const OWN: [&str; 12] = [
     // Its fields have rows of their own.
     "store",
     "timeouts",
+    "trace",
     "trace_payloads",
     "turn_recovery",
     "unread_partials",

@@ -14,6 +14,7 @@ mod wait;
 
 mod logs;
 mod otel;
+mod otlp;
 mod spans;
 
 use std::sync::LazyLock;

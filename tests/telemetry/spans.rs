@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use greenroom::mcp::{ReadResource, ResourceDef};
+use greenroom::options::GenAiSpans;
 use greenroom::{NoArgs, PermissionDecision, Session, SessionBuilder, ToolContext, ToolDef, ToolServer};
 use greenroom_testkit::CliEnd;
 use serde_json::json;
@@ -244,13 +245,22 @@ async fn spans_say_what_happened() {
     let session_span = capture.one("session");
     assert_eq!(session_span.fields["session_id"], end.session_id());
     assert_eq!(session_span.fields["gen_ai.conversation.id"], end.session_id());
-    assert_eq!(session_span.fields["gen_ai.system"], "anthropic");
+    assert_eq!(session_span.fields["gen_ai.provider.name"], "anthropic");
 
     let turn = capture.one("turn");
     assert_eq!((&*turn.fields["outcome"], &*turn.fields["epoch"]), ("completed", "1"));
     assert_eq!(turn.fields["gen_ai.operation.name"], "invoke_agent");
     assert_eq!(turn.fields["gen_ai.usage.input_tokens"], "1");
     assert_eq!(turn.fields["gen_ai.usage.output_tokens"], "1");
+    for (field, value) in [
+        ("otel.name", "invoke_agent"),
+        ("otel.kind", "internal"),
+        ("otel.status_code", "OK"),
+        ("gen_ai.provider.name", "anthropic"),
+        ("gen_ai.usage.cache_read.input_tokens", "0"),
+    ] {
+        assert_eq!(turn.fields[field], value, "{field}");
+    }
 
     let calls = capture.all("tool_call");
     let outcome = |index: usize| {
@@ -261,7 +271,7 @@ async fn spans_say_what_happened() {
     assert_eq!(outcome(1), ("ok", Some("bad_arguments"), Some("bad_arguments")));
     assert_eq!(outcome(2), ("error", Some("error"), Some("tool_error")));
     assert_eq!(outcome(3), ("panic", Some("panic"), Some("panic")));
-    assert_eq!(outcome(4), ("hang", None, None), "it was aborted");
+    assert_eq!(outcome(4), ("hang", None, None), "it is in its grace time");
     let requests: Vec<_> = calls
         .iter()
         .map(|call| capture.parent(call).unwrap().fields.get("outcome").cloned().unwrap())
@@ -275,6 +285,12 @@ async fn spans_say_what_happened() {
         ("gen_ai.tool.call.id", "toolu_2"),
         ("gen_ai.operation.name", "execute_tool"),
         ("gen_ai.tool.name", "ok"),
+        ("gen_ai.tool.type", "function"),
+        ("otel.name", "tools/call ok"),
+        ("otel.kind", "server"),
+        ("otel.status_code", "OK"),
+        ("mcp.protocol.version", "2025-11-25"),
+        ("network.transport", "pipe"),
         ("mcp.method.name", "tools/call"),
         ("jsonrpc.request.id", "2"),
     ] {
@@ -286,6 +302,8 @@ async fn spans_say_what_happened() {
         ("server", "calc"),
         ("subject", "calc://sums"),
         ("mcp.method.name", "resources/read"),
+        ("mcp.resource.uri", "calc://sums"),
+        ("otel.name", "resources/read"),
         ("jsonrpc.request.id", "90"),
         ("outcome", "ok"),
     ] {
@@ -293,9 +311,55 @@ async fn spans_say_what_happened() {
     }
     assert_eq!(capture.with("control_request", "kind", "mcp_status").fields["outcome"], "answered");
     stop(session, end).await;
+    let aborted = capture.with("tool_call", "tool", "hang");
+    for (field, value) in
+        [("outcome", "cancelled"), ("error.type", "cancelled"), ("otel.status_code", "ERROR")]
+    {
+        assert_eq!(aborted.fields[field], value, "{field}");
+    }
     for (_, span) in capture.spans.lock().unwrap().iter() {
         assert!(span.closed, "the session is gone and this is still open: {span:?}");
     }
+}
+
+/// A CLI that exports spans makes one of each turn, too.
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_one_of_an_agent_unless_the_cli_says_so_itself() {
+    let traced = |exporter: &'static str| {
+        builder().configure(move |options| {
+            for (name, value) in [
+                ("CLAUDE_CODE_ENABLE_TELEMETRY", "1"),
+                ("CLAUDE_CODE_ENHANCED_TELEMETRY_BETA", "1"),
+                ("OTEL_TRACES_EXPORTER", exporter),
+                ("CLAUDE_CODE_USE_VERTEX", "1"),
+            ] {
+                options.env.insert(name.into(), value.into());
+            }
+        })
+    };
+    let with = |genai| traced("otlp").configure(move |options| options.trace.genai = genai);
+    for (builder, is_agent) in [
+        (traced("otlp"), false),
+        (traced("none"), true),
+        (with(GenAiSpans::On), true),
+        (builder().configure(|options| options.trace.genai = GenAiSpans::Off), false),
+    ] {
+        let (capture, _guard) = Capture::start();
+        let (session, end, _listener) = play(builder).await;
+        let turn = capture.one("turn").fields;
+        for field in
+            ["gen_ai.operation.name", "gen_ai.usage.input_tokens", "gen_ai.provider.name", "otel.name"]
+        {
+            assert_eq!(turn.contains_key(field), is_agent, "{field}: {turn:?}");
+        }
+        // For the join of both.
+        assert!(turn.contains_key("prompt_uuid"), "{turn:?}");
+        stop(session, end).await;
+    }
+    let (capture, _guard) = Capture::start();
+    let (session, end, _listener) = play(with(GenAiSpans::On)).await;
+    assert_eq!(capture.one("turn").fields["gen_ai.provider.name"], "gcp.vertex_ai");
+    stop(session, end).await;
 }
 
 #[tokio::test(start_paused = true)]

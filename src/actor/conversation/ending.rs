@@ -32,10 +32,6 @@ impl ConversationState {
     pub(super) fn result(&mut self, result: Arc<Typed<ResultMessage>>) {
         self.note_recorded();
         let Some(running) = &self.running else { return };
-        if let Some(usage) = &result.usage {
-            running.span.record("gen_ai.usage.input_tokens", usage.input_tokens);
-            running.span.record("gen_ai.usage.output_tokens", usage.output_tokens);
-        }
         let aborted = result.terminal_reason.as_ref().is_some_and(TerminalReason::is_aborted);
         // `aborted` counts even for a success: CLI 2.1.330 reports success for a turn that a message with the priority
         // `now` has cut off.
@@ -78,15 +74,8 @@ impl ConversationState {
         }
         let await_end = std::mem::take(&mut running.await_end);
         if let Some(turn) = running.turn.take() {
-            let name = match &outcome {
-                Outcome::Completed { .. } => "completed",
-                Outcome::Appended => "appended",
-                Outcome::Interrupted { .. } => "interrupted",
-                Outcome::Deferred { .. } => "deferred",
-                Outcome::Failed { .. } => "failed",
-                Outcome::NotStarted { .. } => "not_started",
-            };
-            running.span.record("outcome", name);
+            let took = running.first_sent.elapsed();
+            self.shared.spans.turn_ends(&running.span, &outcome, took);
             turn.end(outcome);
         }
         // After the outcome is there.

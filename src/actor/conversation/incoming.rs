@@ -9,6 +9,7 @@ use crate::actor::messages::session::Internal;
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, Outcome};
 use crate::sessions::is_session_id;
+use crate::telemetry::names::CONVERSATION_ID;
 use crate::wire::Message;
 
 impl ConversationState {
@@ -138,7 +139,10 @@ impl ConversationState {
             facts.captured = true;
         });
         self.shared.span.record("session_id", session_id);
-        self.shared.span.record("gen_ai.conversation.id", session_id);
+        self.shared.span.record(CONVERSATION_ID, session_id);
+        if let Some(running) = &self.running {
+            running.span.record(CONVERSATION_ID, session_id);
+        }
         self.shared.emit(Event::SessionCaptured { session_id: session_id.to_owned() });
         self.shared.tell(Internal::Captured);
     }

@@ -61,6 +61,7 @@ use super::base::reply::respond;
 use super::context::Shared;
 use super::messages::conversation::ConversationMessage;
 use super::outbound::Outbound;
+use super::spans::TurnSpan;
 use super::turn::{Turn, TurnSender, turn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::prompt::Prompt;
@@ -276,17 +277,13 @@ impl ConversationState {
     fn begin(&mut self, queued: Queued, outbound: Outbound, watch: ResultWatch, offer: Option<Offer>) {
         let Queued { prompt, uuid, turn, history, first_sent } = queued;
         let session_id = self.shared.facts.borrow().session_id.clone();
-        let span = tracing::info_span!(
+        let span = self.shared.spans.turn(TurnSpan {
             parent: &self.shared.span,
-            "turn",
-            prompt_uuid = uuid,
-            epoch = outbound.epoch(),
-            outcome = tracing::field::Empty,
-            "gen_ai.operation.name" = "invoke_agent",
-            "gen_ai.conversation.id" = session_id,
-            "gen_ai.usage.input_tokens" = tracing::field::Empty,
-            "gen_ai.usage.output_tokens" = tracing::field::Empty,
-        );
+            prompt: &prompt,
+            uuid: &uuid,
+            epoch: outbound.epoch(),
+            session_id: session_id.as_deref(),
+        });
         self.shared.turn_span.set(span.clone());
         self.failure.turn_begins();
         self.running = Some(RunningTurn {

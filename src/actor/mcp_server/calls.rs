@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::{HandlerRequest, ServerState, Serving};
 use crate::actor::base::deadlines::after;
@@ -14,18 +15,20 @@ use crate::actor::request::answer::Answer;
 use crate::actor::request::handler_table::RunningHandler;
 use crate::actor::request::handlers::HandlerEnd;
 use crate::actor::request::pending::{PendingRequest, Settled};
+use crate::actor::spans::HandlerSpan;
 use crate::report::Event;
+use crate::telemetry::names::*;
 use crate::tool::run::context::{CallContext, Named};
 use crate::tool::run::erased::{Arguments, CallEnd, CallFailure, panicked, run_caught};
 use crate::tool::run::service::{HandlerRun, late_error, late_result};
-use crate::wire::rpc::RpcError;
+use crate::wire::rpc::{PROTOCOL_VERSIONS, RpcError};
 
 /// Answers a call whose handler has ended. Returns the failure that the application is told of, if any.
 fn answer_call(
     answer: Answer,
     ended: CallEnd,
     call: &CallContext,
-    span: &tracing::Span,
+    mut span: HandlerSpan,
     trace_payloads: bool,
 ) -> Option<CallFailure> {
     let (outcome, error_type) = match &ended {
@@ -37,7 +40,7 @@ fn answer_call(
         CallEnd::BadArguments(_) => ("bad_arguments", Some("bad_arguments")),
         CallEnd::Panicked(_) => ("panic", Some("panic")),
     };
-    record(span, outcome, error_type);
+    span.ends(outcome, error_type);
     let (server, tool) = (&*call.link.server, call.subject());
     let fault = match &ended {
         CallEnd::Panicked(text) => {
@@ -53,17 +56,10 @@ fn answer_call(
     };
     let result = ended.result(call.subject());
     if trace_payloads {
-        span.record("gen_ai.tool.call.result", serde_json::to_string(&result).unwrap_or_default());
+        span.span().record(TOOL_RESULT, serde_json::to_string(&result).unwrap_or_default());
     }
     answer.pending().mcp_result(Settled::Answered, &result);
     fault
-}
-
-fn record(span: &tracing::Span, outcome: &str, error_type: Option<&str>) {
-    span.record("outcome", outcome);
-    if let Some(error_type) = error_type {
-        span.record("error.type", error_type);
-    }
 }
 
 /// Logs a panic in the current span, which is that of the call.
@@ -93,15 +89,17 @@ impl ServerState {
         let span = self.tool_span(&parent, &pending, call.subject(), call.tool_use_id());
         if trace_payloads {
             let arguments = arguments.as_deref().map_or("{}", |arguments| arguments.get());
-            span.record("gen_ai.tool.call.arguments", arguments);
+            span.record(TOOL_ARGUMENTS, arguments);
         }
         let run = instance.run(tool, call.clone(), arguments);
         let states = instance.states();
-        let (handled, recorded) = (call.clone(), span.clone());
+        let handled = call.clone();
+        let recorded =
+            HandlerSpan::new(span.clone(), self.shared.clone(), call.clone(), "tools/call", pending.received);
         let handler = run.map(move |ended| {
             // Dropped last, when nothing of the handler holds the states any more.
             let _states = states;
-            answer_call(answer, ended, &handled, &recorded, trace_payloads)
+            answer_call(answer, ended, &handled, recorded, trace_payloads)
         });
         let pace = Some(tool.pace().clone());
         if span.is_none() {
@@ -149,15 +147,21 @@ impl ServerState {
             server = self.inside.spec.name,
             tool,
             epoch = pending.epoch(),
-            outcome = tracing::field::Empty,
-            "gen_ai.operation.name" = "execute_tool",
-            "gen_ai.tool.name" = tool,
-            "gen_ai.tool.call.id" = tool_use_id,
-            "mcp.method.name" = "tools/call",
-            "jsonrpc.request.id" = pending.ids().rpc_id(),
-            "gen_ai.tool.call.arguments" = tracing::field::Empty,
-            "gen_ai.tool.call.result" = tracing::field::Empty,
-            "error.type" = tracing::field::Empty,
+            outcome = Empty,
+            { OTEL_NAME } = format!("tools/call {tool}"),
+            { OTEL_KIND } = "server",
+            { OTEL_STATUS } = Empty,
+            { OPERATION } = "execute_tool",
+            { TOOL_NAME } = tool,
+            { TOOL_TYPE } = "function",
+            { TOOL_CALL_ID } = tool_use_id,
+            { MCP_METHOD } = "tools/call",
+            { MCP_VERSION } = PROTOCOL_VERSIONS[0],
+            { RPC_ID } = pending.ids().rpc_id(),
+            { TRANSPORT } = "pipe",
+            { TOOL_ARGUMENTS } = Empty,
+            { TOOL_RESULT } = Empty,
+            { ERROR_TYPE } = Empty,
         )
     }
 
@@ -177,6 +181,7 @@ impl ServerState {
         let span = if is_tool {
             self.tool_span(&parent, &pending, call.subject(), call.tool_use_id())
         } else {
+            let subject = |of: &str| (run.method == of).then(|| call.subject());
             tracing::info_span!(
                 parent: &parent,
                 "mcp_request",
@@ -184,14 +189,28 @@ impl ServerState {
                 server = self.inside.spec.name,
                 subject = call.subject(),
                 epoch = pending.epoch(),
-                outcome = tracing::field::Empty,
-                "mcp.method.name" = run.method,
-                "jsonrpc.request.id" = pending.ids().rpc_id(),
-                "error.type" = tracing::field::Empty,
+                outcome = Empty,
+                { OTEL_NAME } = run.method,
+                { OTEL_KIND } = "server",
+                { OTEL_STATUS } = Empty,
+                { MCP_METHOD } = run.method,
+                { MCP_VERSION } = PROTOCOL_VERSIONS[0],
+                { RESOURCE_URI } = subject("resources/read"),
+                { PROMPT_NAME } = subject("prompts/get"),
+                { RPC_ID } = pending.ids().rpc_id(),
+                { TRANSPORT } = "pipe",
+                { ERROR_TYPE } = Empty,
             )
         };
         let handler = {
-            let (recorded, server, call) = (span.clone(), self.inside.spec.clone(), call.clone());
+            let mut recorded = HandlerSpan::new(
+                span.clone(),
+                self.shared.clone(),
+                call.clone(),
+                run.method,
+                pending.received,
+            );
+            let (server, call) = (self.inside.spec.clone(), call.clone());
             async move {
                 // Dropped after the handler and everything that it was given.
                 let _states = states;
@@ -202,7 +221,7 @@ impl ServerState {
                     Ok(Err(_)) => ("error", Some("rpc_error")),
                     Err(_) => ("panic", Some("panic")),
                 };
-                record(&recorded, outcome, error_type);
+                recorded.ends(outcome, error_type);
                 // Before the duty to answer is handed over: the log runs the application's subscriber.
                 if let Err(text) = &ended {
                     log_panic(&server.name, &label, text);

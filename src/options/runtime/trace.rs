@@ -4,6 +4,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
+/// What the spans and the metrics of a session say of it.
+///
+/// ```
+/// use greenroom::options::TraceOptions;
+///
+/// let trace = TraceOptions { agent_name: Some("support".into()), ..TraceOptions::default() };
+/// # let _ = trace;
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TraceOptions {
+    /// The name of the agent (`gen_ai.agent.name`): a word for all sessions of a kind, never the name of a session or of a person, because it is a
+    /// label of metrics. A fleet sets it to the profile. Default: none.
+    pub agent_name: Option<String>,
+    /// The agent's id (`gen_ai.agent.id`), only in spans. Default: none.
+    pub agent_id: Option<String>,
+    /// The agent's version (`gen_ai.agent.version`), only in spans. Default: none.
+    pub agent_version: Option<String>,
+    /// Whether the span of a turn is one of an agent for backends of traces. Default: [`Auto`](GenAiSpans::Auto).
+    pub genai: GenAiSpans,
+}
+
+/// Whether the `turn` span has the attributes by which backends count turns of agents (`gen_ai.operation.name`), and usage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GenAiSpans {
+    /// Unless the CLI exports spans itself. Its `claude_code.interaction` is an `invoke_agent` too, and hangs beside the `turn` under the
+    /// same parent, so a backend would count each turn twice. Both have `gen_ai.conversation.id`.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
 /// The parent of the CLI's own spans, as a W3C Trace Context.
 ///
 /// With the feature `otel` a session takes it from the OpenTelemetry span in which it starts, unless the options set

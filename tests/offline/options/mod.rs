@@ -51,7 +51,7 @@ impl Row {
 }
 
 /// Options of the host alone: they do not change how the CLI is started.
-const OF_THE_HOST: [&str; 12] = [
+const OF_THE_HOST: [&str; 13] = [
     "allow_old_cli",
     "containment",
     "limits",
@@ -60,6 +60,7 @@ const OF_THE_HOST: [&str; 12] = [
     "resume_ladder",
     "store",
     "timeouts",
+    "trace",
     "trace_payloads",
     "turn_recovery",
     "unread_partials",

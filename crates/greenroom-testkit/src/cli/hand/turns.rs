@@ -84,6 +84,7 @@ impl CliEnd {
         let result = json!({
             "type": "result", "subtype": "success", "is_error": false, "result": text, "num_turns": 1,
             "duration_ms": 0, "duration_api_ms": 0, "total_cost_usd": 0.0, "terminal_reason": "completed",
+            "stop_reason": "end_turn",
             "usage": { "input_tokens": 1, "output_tokens": 1 }, "user_message_uuids": [prompt["uuid"]],
         });
         self.message(with_fields(result, fields));
