@@ -86,6 +86,11 @@ impl Fence {
         until.at.checked_sub(suspended).unwrap_or_else(Instant::now)
     }
 
+    /// The time until the fence.
+    pub(crate) fn left(&self) -> Duration {
+        self.at().saturating_duration_since(Instant::now())
+    }
+
     /// True while the fence lies ahead.
     pub(crate) fn is_ahead(&self) -> bool {
         Instant::now() < self.at()

@@ -5,7 +5,7 @@ use std::ops::Not;
 use std::str::FromStr;
 
 use greenroom::Message;
-use greenroom::message::{ContentBlock, ResultMessage};
+use greenroom::message::{ContentBlock, ResultMessage, UsageTracker};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -101,7 +101,7 @@ pub enum Update {
     Usage {
         /// The place of the update.
         id: UpdateId,
-        /// Tokens of the main thread.
+        /// Tokens and money, subagents included.
         #[serde(flatten)]
         usage: TurnUsage,
     },
@@ -136,7 +136,7 @@ pub enum Update {
     },
 }
 
-/// Tokens and cost of a turn.
+/// Tokens and cost of a turn, subagents included. Of a CLI that tells only the sum of the conversation: the tokens of the main thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TurnUsage {
@@ -157,14 +157,15 @@ pub struct TurnUsage {
 impl TurnUsage {
     /// The usage of the turn that a result ends.
     fn of(result: &ResultMessage) -> Self {
-        let usage = result.usage.clone().unwrap_or_default();
-        let since_last = result.model_usage_since_last_result.as_ref();
+        let is_of_turn = result.model_usage_since_last_result.is_some();
+        let turn = UsageTracker::new().feed_result(result);
+        let used = if is_of_turn { turn.total() } else { turn.main };
         Self {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cache_read_input_tokens: usage.cache_read_input_tokens,
-            cache_creation_input_tokens: usage.cache_creation_input_tokens,
-            cost_usd: since_last.and_then(|models| models.values().map(|model| model.cost_usd).sum()),
+            input_tokens: used.input,
+            output_tokens: used.output,
+            cache_read_input_tokens: used.cache_read,
+            cache_creation_input_tokens: used.cache_creation,
+            cost_usd: is_of_turn.then_some(used.cost_usd),
         }
     }
 }

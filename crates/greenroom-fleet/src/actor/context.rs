@@ -24,6 +24,7 @@ use crate::hub::Hub;
 use crate::id::{Name, NodeId, Tenant};
 use crate::limits::{FleetLimits, Quotas};
 use crate::lock::locked;
+use crate::metrics::Metrics;
 use crate::pages::{all_nodes, all_of};
 use crate::profile::{CredentialOf, Placement, Profile, key_of};
 use crate::record::usage::Usage;
@@ -97,6 +98,8 @@ pub(crate) struct FleetShared {
     pub(crate) awake: Mutex<HashMap<Name, Arc<NameCell>>>,
     /// The usage of the turns of this node.
     pub(crate) used: Mutex<Usage>,
+    /// What this node has counted.
+    pub(crate) metrics: Metrics,
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,
     pub(crate) events: broadcast::Sender<FleetEvent>,
@@ -208,6 +211,7 @@ impl FleetShared {
 
     fn send(&self, event: FleetEvent) {
         log(&event);
+        self.metrics.event(&event);
         // An error: nobody listens.
         self.events.send(event).ok();
     }

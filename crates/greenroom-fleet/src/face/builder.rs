@@ -333,6 +333,7 @@ impl FleetBuilder {
             peers,
             awake: Default::default(),
             used: Default::default(),
+            metrics: Default::default(),
             events: self.events,
             draining: CancellationToken::new(),
             asked_to_drain: CancellationToken::new(),

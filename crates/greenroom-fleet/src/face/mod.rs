@@ -4,6 +4,7 @@ pub(crate) mod builder;
 pub(crate) mod feed;
 pub(crate) mod fleet;
 pub(crate) mod lists;
+pub(crate) mod metrics;
 pub(crate) mod operator;
 pub(crate) mod prompt;
 pub(crate) mod questions;

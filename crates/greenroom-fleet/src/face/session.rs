@@ -72,7 +72,14 @@ impl FleetSession {
     /// [`PromptError::Refused`], whose [`retry_after`](Refused::retry_after) is the time after which another attempt may succeed, and
     /// [`PromptError::Unknown`] if the backend does not answer.
     pub async fn prompt(&self, prompt: impl Into<FleetPrompt>) -> Result<FleetTurn, PromptError> {
-        let prompt = prompt.into();
+        let accepted = self.accept_prompt(prompt.into()).await;
+        if let Err(PromptError::Refused(why)) = &accepted {
+            self.shared().metrics.refused(why);
+        }
+        accepted
+    }
+
+    async fn accept_prompt(&self, prompt: FleetPrompt) -> Result<FleetTurn, PromptError> {
         let shared = self.shared();
         self.scope.allow(shared, Action::Prompt, Some(&self.name)).await?;
         if !shared.takes_prompt(&self.name).await {

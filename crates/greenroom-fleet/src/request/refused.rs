@@ -109,6 +109,27 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// The reason in a word, such as `queue_full`.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::QueueFull { .. } => "queue_full",
+            Self::TooLong { .. } => "too_long",
+            Self::WaitingBytes { .. } => "waiting_bytes",
+            Self::KeptBytes { .. } => "kept_bytes",
+            Self::TooManyNames { .. } => "too_many_names",
+            Self::TooFast { .. } => "too_fast",
+            Self::OverBudget { .. } => "over_budget",
+            Self::ProfileMismatch { .. } => "profile_mismatch",
+            Self::UnknownProfile(_) => "unknown_profile",
+            Self::KeyReused { .. } => "key_reused",
+            Self::Quarantined { .. } => "quarantined",
+            Self::Deleting => "deleting",
+            Self::Moving => "moving",
+            Self::Draining => "draining",
+            Self::Invalid(_) => "invalid",
+        }
+    }
+
     /// The time after which the prompt may be accepted. `None`: change the prompt first.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

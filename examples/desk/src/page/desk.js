@@ -96,6 +96,7 @@ class Turn {
     on("tool_result", (result) => this.returned(result));
     on("asked", ({ question }) => this.asked(question));
     on("decided", ({ question }) => this.decided(question));
+    on("usage", (usage) => this.article.append(make("p", { class: "end" }, spent(usage))));
     on("gap", () => this.article.append(make("p", { class: "end" }, "A part of this turn was not kept.")));
     on("outcome", (outcome) => {
       source.close();
@@ -195,6 +196,12 @@ class Turn {
 
 /** `mcp__orders__cancel` is `orders: cancel` for a person. */
 const shortName = (name) => name.replace(/^mcp__(.+?)__/, "$1: ");
+/** What a turn has used, its subagents included. */
+const spent = (usage) => {
+  const read = usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens;
+  const tokens = `${read.toLocaleString()} tokens read, ${usage.output_tokens.toLocaleString()} written`;
+  return usage.cost_usd === undefined ? tokens : `${tokens}, $${usage.cost_usd.toFixed(4)}`;
+};
 const pretty = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
 
 /** The decision in words: by whom, and how. */

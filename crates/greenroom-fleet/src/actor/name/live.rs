@@ -7,9 +7,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use greenroom::Session;
+use greenroom::telemetry::names::WAKE;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::machine::{Live, NameActorState, NameStage, StageWatch};
 use super::steps::turn::{TurnEnd, run_turn};
@@ -42,7 +44,7 @@ impl NameActorState {
         self.enter(NameStage::Activating { turn });
         self.cx.cell.renew_kill();
         let name = shown(&self.cx.cell.name);
-        let span = tracing::info_span!("activation", name, term = tracing::field::Empty);
+        let span = tracing::info_span!("activation", name, term = Empty, { WAKE } = Empty);
         let (for_prompt, mut tries) = (self.next.is_some(), std::mem::take(&mut self.tries));
         self.step(async move |shared, cell| {
             let activated = steps::activate(&shared, &cell, for_prompt, &mut tries).instrument(span).await;

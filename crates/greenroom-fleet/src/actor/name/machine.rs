@@ -108,8 +108,9 @@ impl NameStage {
 pub(super) struct SlotRequest {
     /// The place of the prompt for which a turn was asked. `None`: a slot alone was asked for.
     pub(super) order: Option<u64>,
+    pub(super) since: Instant,
     /// Ends with the request.
-    pub(super) _span: Span,
+    pub(super) span: Span,
 }
 
 /// A session that is up.

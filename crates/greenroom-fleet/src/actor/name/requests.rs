@@ -1,8 +1,10 @@
 //! The requests to a name from outside, and its requests to admission, for a slot and for turns.
 
+use greenroom::telemetry::names::QUEUE_WAIT;
 use greenroom::{Prompt, Session};
 use ractor::ActorId;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::machine::{NameActorState, NameStage, SlotRequest};
 use crate::actor::admitter::AdmitterMessage;
@@ -116,10 +118,11 @@ impl NameActorState {
         let order = self.next.as_ref().map(|prompt| prompt.order);
         let name = shown(&self.cx.cell.name);
         let live = self.stage.live().is_some();
-        let span = tracing::info_span!("admission", name, turn = order.is_some(), live);
+        let turn = order.is_some();
+        let span = tracing::info_span!("admission", name, turn, live, { QUEUE_WAIT } = tracing::field::Empty);
         let want = if order.is_some() { Want::Turn } else { Want::Warm };
         self.tell_admission(AdmissionMessage::Ask { want, order });
-        self.asked = Some(SlotRequest { order, _span: span });
+        self.asked = Some(SlotRequest { order, since: Instant::now(), span });
     }
 
     /// Gives the slot back, because the tenant is at its cap on other nodes. The request stands again, at its place.
@@ -144,6 +147,14 @@ impl NameActorState {
         self.tell_admission(AdmissionMessage::Withdraw);
     }
 
+    /// Notes how long the request has waited that is granted.
+    fn note_wait(&self) {
+        let Some(request) = &self.asked else { return };
+        let wait = request.since.elapsed();
+        request.span.record(QUEUE_WAIT, wait.as_secs_f64());
+        self.cx.shared.metrics.waited(wait);
+    }
+
     pub(super) fn granted(&mut self, grant: Grant, admitter: ActorId) {
         let admission = &self.cx.admission;
         if !admission.is_current(admitter) {
@@ -154,6 +165,7 @@ impl NameActorState {
             (Grant::Activate, NameStage::Waiting) => {
                 let turn = self.asked.as_ref().is_some_and(|request| request.order.is_some());
                 if admission.take_slot(&self.cx.cell, admitter) {
+                    self.note_wait();
                     self.activate(turn);
                 }
             }
@@ -162,6 +174,7 @@ impl NameActorState {
             // The name wants nothing any more, and its `Withdraw` is on its way.
             (Grant::Activate, _) => self.tell_admission(AdmissionMessage::Freed),
             (Grant::Turn, NameStage::Idle(live)) if live.for_turn.is_empty() => {
+                self.note_wait();
                 if let Some(live) = self.stage.take_live() {
                     self.begin_turn(live);
                 }

@@ -145,7 +145,7 @@ async fn whole_turn() -> (Running, TurnUpdates, Vec<&'static str>) {
     turn.say(blocks("user", None, json!([answered("1"), answered("2")]))).await;
     turn.say(said("Found.")).await;
     turn.say(json!({ "type": "result", "subtype": "success", "usage": { "output_tokens": 9 },
-        "model_usage_since_last_result": { "m": { "costUSD": 0.25 }, "n": { "costUSD": 0.5 } } }))
+        "model_usage_since_last_result": { "m": { "costUSD": 0.25, "outputTokens": 9 }, "n": { "costUSD": 0.5, "outputTokens": 4 } } }))
         .await;
     let updates = vec![
         "2.1 text I look.",
@@ -157,7 +157,7 @@ async fn whole_turn() -> (Running, TurnUpdates, Vec<&'static str>) {
         "5.1 tool_result 1 found false",
         "5.2 tool_result 2 found false",
         "6.1 text Found.",
-        "7.1 usage 9 Some(0.75)",
+        "7.1 usage 13 Some(0.75)",
         "end outcome completed",
     ];
     (turn, live, updates)
