@@ -60,6 +60,8 @@ pub(crate) struct SessionFacts {
     pub(crate) captured: bool,
     /// Whether the session began by resuming a conversation. Until the first CLI is ready, whether one was found.
     pub(crate) resumed: bool,
+    /// Whether a deferred call is being resumed, until its turn has ended.
+    pub(crate) resuming: bool,
     /// Whether a turn has ended in the conversation: the CLI has written it down by then.
     pub(crate) recorded: bool,
     /// Whether the run is over.
@@ -171,6 +173,7 @@ impl Shared {
                 .or_else(|| spec.resumed_call.as_ref().map(|call| call.session_id.clone())),
             captured: false,
             resumed: spec.options.resume.is_some(),
+            resuming: spec.resumed_call.is_some(),
             recorded: continues(&spec.options),
             run_ended: true,
         };

@@ -15,8 +15,8 @@ impl Session {
     /// may answer in minutes or in weeks: nothing of the session is left meanwhile, not even its process.
     ///
     /// Call this with the context of the handler that was asked, from the handler or beside it. The running turn ends
-    /// as [`Outcome::Deferred`](crate::Outcome::Deferred), with the call. The handler is cancelled, and what it returns is
-    /// ignored. When the decision is there, start a session that [resumes the call](SessionBuilder::resume_call).
+    /// as [`Outcome::Deferred`](crate::Outcome::Deferred), with the call that this returns. The handler is
+    /// cancelled, and what it returns is ignored. When the decision is there, start a session that [resumes the call](SessionBuilder::resume_call).
     ///
     /// What can be deferred, as seen with CLI 2.1.330:
     ///
@@ -29,12 +29,13 @@ impl Session {
     /// | an elicitation, a dialog, a hook | no: the CLI does not ask again |
     /// | any, while another request of the CLI is open or a background task runs | no: they would be lost |
     ///
-    /// Other calls of the same message that have not begun are not run: the model reads that they have no result.
+    /// Other calls of the same message that have no result do not get one later: the model reads that they may have run. Built-in
+    /// tools that only read may run beside a question, and are lost.
     ///
     /// # Errors
     /// [`NotDeferrable`](ErrorKind::NotDeferrable) with the reason: nothing has changed, and the handler is still asked.
     /// [`Stopped`](ErrorKind::Stopped) or [`SessionFailed`](ErrorKind::SessionFailed) if the session has ended.
-    pub async fn defer(&self, question: &CallbackContext) -> Result<()> {
+    pub async fn defer(&self, question: &CallbackContext) -> Result<DeferredCall> {
         let refused = |why: &str| Error::new(ErrorKind::NotDeferrable, why);
         let shared = self.shared();
         let open = || {
@@ -58,13 +59,10 @@ impl Session {
         // An older CLI does not tell it.
         let usage =
             self.requests().usage(false).await.ok().map(|report| Box::new(report.into_inner().session));
-        let deferral = Deferral {
-            question: open()?,
-            call: DeferredCall::new(session_id, tool_use_id, call.name, call.input),
-            usage,
-        };
-        self.ask_conversation(|reply| ConversationMessage::Defer { deferral: Box::new(deferral), reply })
-            .await?
+        let call = DeferredCall::new(session_id, tool_use_id, call.name, call.input);
+        let deferral = Box::new(Deferral { question: open()?, call: call.clone(), usage });
+        self.ask_conversation(|reply| ConversationMessage::Defer { deferral, reply }).await??;
+        Ok(call)
     }
 
     /// The turn that goes on, in a session that [resumes a call](SessionBuilder::resume_call). `None` in other sessions, and
@@ -88,6 +86,10 @@ impl SessionBuilder {
     ///
     /// The call need not come from [`Session::defer`]: a host that was killed while the question was open can go on with a call
     /// that it [names itself](DeferredCall::new), if the CLI had written the call down.
+    ///
+    /// A session whose CLI ends before this turn does fails, and starts no other CLI: the call may have run. Do the same: resume a call
+    /// again only if you know that nobody has allowed it. A session that resumes the conversation without its call gives the call a
+    /// result, which says that it may have run.
     ///
     /// The call is written to the transcript as deferred, on disk or in the store, as CLI 2.1.330 does for a hook that defers.
     /// Excludes `continue_conversation`, `fork_session`, `session_id`, and another conversation in `resume` or `conversation`.

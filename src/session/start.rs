@@ -138,8 +138,10 @@ impl SessionBuilder {
             }
             None => None,
         };
-        if let Some(call) = self.resumed_call.as_ref().filter(|_| home.is_none()) {
-            resume::call::defer_on_disk(&self.options, call).await?;
+        match &self.resumed_call {
+            _ if home.is_some() => {}
+            Some(call) => resume::call::defer_on_disk(&self.options, call).await?,
+            None => resume::call::abandon_on_disk(&self.options).await?,
         }
         let found = match (&self.store, &self.options.conversation, claims.config_dir()) {
             (None, Some(id), Some(config_dir)) => resume::is_on_disk(config_dir, id).await,

@@ -34,7 +34,7 @@ pub use find::key::project_key;
 pub(crate) use find::key::{
     canonical, check_session_id, config_dir, is_safe_subpath, is_session_id, key_of_path, variable,
 };
-pub(crate) use open_call::{CallSearch, OpenCall};
+pub(crate) use open_call::{CallSearch, OpenCall, marked_call};
 pub use read::TranscriptEntry;
 
 #[cfg(feature = "sessions")]

@@ -25,6 +25,14 @@ const SHARED: [&str; 9] = [
     "slug",
 ];
 
+/// Marks the attachments that greenroom has written.
+const MARKED_BY: (&str, &str) = ("markedBy", "greenroom");
+
+/// The result of a deferred call with which the conversation does not go on. In the words of CLI 2.1.330 for a call whose CLI was
+/// killed, which this one may be as well.
+const ABANDONED: &str = "[Tool call interrupted: the session ended before this call's result was recorded, so its \
+                         outcome is unknown. Check whether it took effect before relying on it or running it again.]";
+
 /// The text for a call beside the deferred one that has no result.
 const NO_RESULT: &str = "[No result: the session slept while it waited for a person's decision about another call of \
                          the same message. This call may have run. Check before you run it again.]";
@@ -67,6 +75,18 @@ pub(crate) struct OpenCall {
     pub(crate) input: Value,
     /// The entries that are still to be appended.
     pub(crate) entries: Vec<TranscriptEntry>,
+}
+
+/// The call with which a conversation would go on by itself, because greenroom has marked it as deferred: the last entry of the
+/// conversation says so. `None` for any other entry.
+pub(crate) fn marked_call(last: &TranscriptEntry) -> Option<String> {
+    if last.kind() != Some("attachment") {
+        return None;
+    }
+    let value = last.value();
+    let attachment = &value["attachment"];
+    let is_own = attachment["type"] == "hook_deferred_tool" && attachment[MARKED_BY.0] == MARKED_BY.1;
+    is_own.then(|| attachment["toolUseID"].as_str().map(str::to_owned)).flatten()
 }
 
 impl CallSearch {
@@ -148,34 +168,59 @@ impl CallSearch {
         let Some(Call { name, input, .. }) = own.into_iter().next() else {
             return Err("the transcript does not have the call");
         };
-        let mut entries = Vec::new();
+        let entries = Vec::new();
         if answer.is_deferred {
             return Ok(OpenCall { name, input, entries });
         }
-        let mut parent = self.last;
-        let mut add = |kind: &str, fields: Value| {
-            let uuid = uuid::Uuid::new_v4().to_string();
-            let mut entry = answer.shared.clone();
-            entry.insert("type".into(), kind.into());
-            entry.insert("uuid".into(), uuid.clone().into());
-            entry.insert("parentUuid".into(), parent.replace(uuid).into());
-            entry.extend(fields.as_object().cloned().unwrap_or_default());
-            entries.extend(TranscriptEntry::try_from(Value::Object(entry)));
-        };
+        let mut chain = Chain { shared: answer.shared, last: self.last, entries };
         for other in others.iter().filter(|other| !answer.results.contains(&other.id)) {
-            let result = json!({ "type": "tool_result", "tool_use_id": other.id, "content": NO_RESULT, "is_error": true });
-            let message = json!({ "role": "user", "content": [result] });
-            let fields = json!({
-                "message": message, "toolUseResult": NO_RESULT, "sourceToolAssistantUUID": other.entry,
-            });
-            add("user", fields);
+            chain.result(other, NO_RESULT);
         }
         let deferred = json!({
             "type": "hook_deferred_tool", "toolUseID": id, "toolName": name, "toolInput": input,
             "hookName": format!("PreToolUse:{name}"), "hookEvent": "PreToolUse", "permissionMode": "default",
+            MARKED_BY.0: MARKED_BY.1,
         });
-        add("attachment", json!({ "attachment": deferred }));
-        Ok(OpenCall { name, input, entries })
+        chain.add("attachment", json!({ "attachment": deferred }));
+        Ok(OpenCall { name, input, entries: chain.entries })
+    }
+
+    /// The entries after which the conversation does not go on with the call, if it would.
+    pub(crate) fn abandon(self) -> Vec<TranscriptEntry> {
+        let Some(answer) = self.answer.filter(|answer| answer.is_deferred) else { return Vec::new() };
+        let mut chain = Chain { shared: answer.shared, last: self.last, entries: Vec::new() };
+        for call in answer.calls.iter().filter(|call| !answer.results.contains(&call.id)) {
+            chain.result(call, ABANDONED);
+        }
+        chain.entries
+    }
+}
+
+/// Entries that follow each other.
+struct Chain {
+    shared: Map<String, Value>,
+    last: Option<String>,
+    entries: Vec<TranscriptEntry>,
+}
+
+impl Chain {
+    fn add(&mut self, kind: &str, fields: Value) {
+        let uuid = uuid::Uuid::new_v4().to_string();
+        let mut entry = self.shared.clone();
+        entry.insert("type".into(), kind.into());
+        entry.insert("uuid".into(), uuid.clone().into());
+        entry.insert("parentUuid".into(), self.last.replace(uuid).into());
+        entry.extend(fields.as_object().cloned().unwrap_or_default());
+        self.entries.extend(TranscriptEntry::try_from(Value::Object(entry)));
+    }
+
+    fn result(&mut self, call: &Call, text: &str) {
+        let result =
+            json!({ "type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": true });
+        let message = json!({ "role": "user", "content": [result] });
+        let fields =
+            json!({ "message": message, "toolUseResult": text, "sourceToolAssistantUUID": call.entry });
+        self.add("user", fields);
     }
 }
 
@@ -239,6 +284,26 @@ mod tests {
     fn a_call_that_is_marked_is_not_marked_again() {
         let mark = search(&[prompt(), call("m", "call")]).unwrap().entries[0].value();
         assert_eq!(search(&[prompt(), call("m", "call"), mark]).unwrap().entries, []);
+    }
+
+    #[test]
+    fn a_call_that_is_abandoned_gets_a_result() {
+        let lines = [prompt(), call("m", "call")];
+        let mark = search(&lines).unwrap().entries.remove(0);
+        assert_eq!(marked_call(&mark).as_deref(), Some("call"));
+        let mut abandoned = CallSearch::new("call");
+        for mut line in lines.into_iter().chain([mark.value()]) {
+            line["uuid"] = uuid::Uuid::new_v4().to_string().into();
+            abandoned.read(&TranscriptEntry::try_from(line).unwrap());
+        }
+        let entries = abandoned.abandon();
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].value()["message"]["content"][0]["tool_use_id"], "call");
+        assert_eq!(marked_call(&entries[0]), None);
+        // A hook of the application has deferred this one, which the CLI knows how to go on with.
+        let mut of_hook = mark.value();
+        of_hook["attachment"].as_object_mut().unwrap().remove("markedBy");
+        assert_eq!(marked_call(&TranscriptEntry::try_from(of_hook).unwrap()), None);
     }
 
     #[test]

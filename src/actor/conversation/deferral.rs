@@ -4,10 +4,15 @@
 //!   running ── Defer ──► deferred ── the CLI has ended ──► Deferred
 //!              │ the question was answered, other work runs: refused, and nothing has changed
 //!
-//!   Expected ── a message of the CLI, or it is ready ──► Begun ──► running, as any other turn
+//!   Expected ── the CLI says that it works ──► Begun ──► running, as any other turn
+//!      │                                        │ the CLI ends before the turn: so does the session
+//!      └── it is ready, and says nothing for `timeouts.control_request`: Failed, and the session ends
 //! ```
 //!
 //! The question is settled without an answer before the CLI is killed, so no handler can allow the call meanwhile.
+//!
+//! A CLI that resumes a deferred call runs it as soon as the call is allowed. If that CLI dies, its transcript still says that
+//! the call waits, and the next CLI would ask again and might run the call twice. So the session ends with this CLI.
 
 use std::sync::Arc;
 
@@ -16,19 +21,27 @@ use tokio::time::Instant;
 use super::ConversationState;
 use super::queue::{Queued, TurnHistory};
 use super::results::ResultWatch;
-use crate::actor::messages::conversation::Deferral;
+use crate::actor::base::task::Task;
+use crate::actor::messages::conversation::{ConversationMessage, Deferral};
 use crate::actor::messages::session::Internal;
 use crate::actor::turn::{Turn, TurnSender};
 use crate::error::{Error, ErrorKind, Result};
 use crate::prompt::Prompt;
-use crate::report::Outcome;
+use crate::report::{DeferredCall, Outcome};
+use crate::wire::Message;
 
 /// The turn that goes on with a deferred call.
 pub(super) enum ResumedTurn {
     /// The session resumes no call, or its turn has begun and was taken.
     None,
     /// No CLI has begun with it.
-    Expected { uuid: String, sender: TurnSender, turn: Option<Turn> },
+    Expected {
+        uuid: String,
+        sender: TurnSender,
+        turn: Option<Turn>,
+        /// Runs once a CLI is ready.
+        limit: Option<Task>,
+    },
     /// A CLI has begun with it, and the application has not taken it.
     Begun(Turn),
 }
@@ -37,6 +50,17 @@ impl ResumedTurn {
     /// Whether the turn comes before all prompts.
     pub(super) fn comes_first(&self) -> bool {
         matches!(self, Self::Expected { .. })
+    }
+
+    /// The turn's sender, if no CLI has begun with it: no CLI will.
+    pub(super) fn give_up(&mut self) -> Option<TurnSender> {
+        if !self.comes_first() {
+            return None;
+        }
+        match std::mem::replace(self, Self::None) {
+            Self::Expected { sender, .. } => Some(sender),
+            Self::None | Self::Begun(_) => None,
+        }
     }
 
     /// The turn for the application, once.
@@ -58,17 +82,48 @@ impl ConversationState {
         if self.shared.spec.resumed_call.is_some() {
             let uuid = uuid::Uuid::new_v4().to_string();
             let (sender, turn) = self.new_turn(&uuid);
-            self.resumed = ResumedTurn::Expected { uuid, sender, turn: Some(turn) };
+            self.resumed = ResumedTurn::Expected { uuid, sender, turn: Some(turn), limit: None };
         }
     }
 
-    /// Begins the turn that goes on: this CLI has resumed the conversation, and asks for the call by itself.
-    pub(super) fn begin_resumed(&mut self, epoch: u64) {
-        if !self.resumed.comes_first() || self.cli.has_ended(epoch) {
+    /// The CLI is ready: limits the time until it begins with the turn that goes on.
+    pub(super) fn limit_resumed(&mut self) {
+        let within = self.shared.options().timeouts.control_request;
+        let conversation = self.myself.clone();
+        if let ResumedTurn::Expected { limit, .. } = &mut self.resumed {
+            *limit = Some(Task::spawn(async move {
+                tokio::time::sleep(within).await;
+                // Fails if the conversation has ended.
+                conversation.cast(ConversationMessage::NotResumed).ok();
+            }));
+        }
+    }
+
+    /// The CLI has not begun with the turn that goes on.
+    pub(super) fn not_resumed(&mut self) {
+        let Some(sender) = self.resumed.give_up() else { return };
+        let call =
+            self.shared.spec.resumed_call.as_ref().map(|call: &DeferredCall| call.tool_use_id.as_str());
+        let text = format!("the CLI did not go on with the call {}", call.unwrap_or_default());
+        let error = Error::new(ErrorKind::NoOpenCall, text);
+        sender.end(Outcome::failed(error.clone(), None));
+        self.shared.tell(Internal::Fatal(error));
+    }
+
+    /// Begins the turn that goes on, if the message shows that the CLI works: it asks for the call by itself.
+    pub(super) fn begin_resumed(&mut self, epoch: u64, message: &Message) {
+        let works = match message {
+            Message::System(system) => system.init().is_some() || system.session_state().is_some(),
+            Message::CommandLifecycle(_) | Message::User(_) | Message::Assistant(_) | Message::Result(_) => {
+                true
+            }
+            _ => false,
+        };
+        if !works || !self.resumed.comes_first() || self.cli.has_ended(epoch) {
             return;
         }
         let Some(outbound) = self.shared.cli.outbound_of(epoch) else { return };
-        let ResumedTurn::Expected { uuid, sender, turn } =
+        let ResumedTurn::Expected { uuid, sender, turn, limit: _ } =
             std::mem::replace(&mut self.resumed, ResumedTurn::None)
         else {
             return;
@@ -76,7 +131,7 @@ impl ConversationState {
         self.resumed = turn.map_or(ResumedTurn::None, ResumedTurn::Begun);
         let watch = ResultWatch::resumed(uuid.clone());
         let queued = Queued {
-            // Not written. A CLI that dies has begun with the turn.
+            // Not written.
             prompt: Prompt::text(""),
             uuid,
             turn: sender,
@@ -104,9 +159,8 @@ impl ConversationState {
         if !self.steering.is_empty() {
             return refused("a message into the running turn waits for the CLI");
         }
-        let tasks = self.run.tasks();
-        if tasks > 0 {
-            return refused(&format!("{tasks} tasks of the CLI run in the background, and would be lost"));
+        if self.run.has_any_task() {
+            return refused("tasks of the CLI run in the background, and would be lost");
         }
         let others = self
             .shared
@@ -125,6 +179,9 @@ impl ConversationState {
         if let Some(usage) = usage {
             self.meter.told(&usage);
         }
+        // Nothing more is written to this CLI.
+        self.draining = true;
+        self.give_back_queue();
         self.shared.tell(Internal::Deferred { epoch: question.epoch() });
         Ok(())
     }

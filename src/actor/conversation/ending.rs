@@ -57,7 +57,9 @@ impl ConversationState {
     pub(super) fn end_turn(&mut self, outcome: Outcome) {
         self.steering_of_turn_ends(&outcome);
         self.end_turn_for_reader(outcome);
-        self.running = None;
+        if self.running.take().is_some() && !self.resumed.comes_first() {
+            self.shared.facts.send_if_modified(|facts| std::mem::take(&mut facts.resuming));
+        }
         self.limits.end_turn();
         self.shared.turn_span.set(self.shared.span.clone());
         self.tell_drained();
@@ -104,10 +106,14 @@ impl ConversationState {
         self.release_all();
         self.steering_ends_with_cli(None);
         self.meter.cli_ended();
-        let outcome = match failed {
+        let deferred = self.running.as_mut().and_then(|running| running.deferred.take());
+        let outcome = deferred.unwrap_or_else(|| match failed {
             Some(error) => Outcome::failed(error, None),
             None => Outcome::interrupted(InterruptedBy::Stop, None),
-        };
+        });
+        if let Some(sender) = self.resumed.give_up() {
+            sender.end(outcome.clone());
+        }
         self.end_turn(outcome);
         self.give_back_queue();
     }

@@ -159,7 +159,6 @@ impl Actor for Conversation {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ConversationMessage::Messages { epoch, messages, permit } => {
-                state.begin_resumed(epoch);
                 state.messages(epoch, messages);
                 drop(permit);
             }
@@ -194,6 +193,7 @@ impl Actor for Conversation {
             }
             ConversationMessage::Defer { deferral, reply } => respond(reply, state.defer(*deferral)),
             ConversationMessage::ResumedTurn(reply) => respond(reply, state.resumed.take_turn()),
+            ConversationMessage::NotResumed => state.not_resumed(),
             ConversationMessage::LimitTick => state.limit_tick(),
             ConversationMessage::Snapshot(reply) => respond(reply, state.snapshot()),
             #[cfg(feature = "testing")]

@@ -29,8 +29,6 @@ impl ConversationState {
         }
         let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
         let deferred = self.running.as_mut().and_then(|running| running.deferred.take());
-        // The store of a session that was killed may lack the call.
-        let deferred = deferred.filter(|_| !self.shared.ending.is_killed());
         let outcome = match (cause, limit, self.shared.ending.failed()) {
             _ if let Some(outcome) = deferred => outcome,
             (Some(_), None, _) if cancelled => Outcome::interrupted(InterruptedBy::User, None),
@@ -55,7 +53,7 @@ impl ConversationState {
     /// The next attempt at the running turn when this CLI dies; `None` if the turn ends.
     pub(super) fn next_attempt(&self) -> Option<NextAttempt> {
         let running = self.running.as_ref().filter(|running| !running.interrupting && !running.cancelled)?;
-        if self.draining || running.deferred.is_some() || self.limits.passed().is_some() {
+        if self.draining || self.shared.facts.borrow().resuming || self.limits.passed().is_some() {
             return None;
         }
         let progress = running.watch.progress();

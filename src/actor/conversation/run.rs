@@ -38,7 +38,9 @@ pub(crate) struct RunTracker {
     state: Option<SessionState>,
     /// Hashes of the ids of background tasks: the CLI chooses how long the ids are.
     tasks: HashSet<u64>,
-    /// Whether tasks were announced that are not in `tasks`, which was full.
+    /// The same for the other kinds, which keep no run open.
+    other_tasks: HashSet<u64>,
+    /// Whether tasks were announced that are in neither set, because it was full.
     tasks_overflowed: bool,
     ceiling: Option<Duration>,
     ceiling_at: Option<Instant>,
@@ -51,6 +53,7 @@ impl RunTracker {
             result_seen: false,
             state: None,
             tasks: HashSet::new(),
+            other_tasks: HashSet::new(),
             tasks_overflowed: false,
             ceiling,
             ceiling_at: None,
@@ -76,6 +79,11 @@ impl RunTracker {
         self.ended = false;
         self.result_seen = false;
         self.ceiling_at = None;
+    }
+
+    /// Whether a background task of any kind runs, or may run.
+    pub(crate) fn has_any_task(&self) -> bool {
+        self.tasks_overflowed || !self.tasks.is_empty() || !self.other_tasks.is_empty()
     }
 
     /// Forgets the state of the old CLI: a new one is ready.
@@ -105,10 +113,10 @@ impl RunTracker {
                     self.state(state, now);
                 }
                 match system.task() {
-                    Some(TaskEvent::Started { task_id, task_type })
-                        if task_type.as_deref().is_some_and(|kind| ENDING_TASKS.contains(&kind)) =>
-                    {
-                        self.task_started(&task_id);
+                    Some(TaskEvent::Started { task_id, task_type }) => {
+                        let keeps_open =
+                            task_type.as_deref().is_some_and(|kind| ENDING_TASKS.contains(&kind));
+                        self.task_started(&task_id, keeps_open);
                     }
                     Some(TaskEvent::Ended { task_id, .. })
                         if self.task_ended(&task_id) && self.result_seen =>
@@ -125,11 +133,12 @@ impl RunTracker {
         }
     }
 
-    fn task_started(&mut self, task_id: &str) {
+    fn task_started(&mut self, task_id: &str, keeps_open: bool) {
         let task = self.tasks.hasher().hash_one(task_id);
-        if self.tasks.len() < MOST_TASKS {
-            self.tasks.insert(task);
-        } else if !self.tasks.contains(&task) {
+        let tasks = if keeps_open { &mut self.tasks } else { &mut self.other_tasks };
+        if tasks.len() < MOST_TASKS {
+            tasks.insert(task);
+        } else if keeps_open && !tasks.contains(&task) {
             self.tasks_overflowed = true;
         }
     }
@@ -137,6 +146,7 @@ impl RunTracker {
     /// Returns whether the task was one that kept the run open.
     fn task_ended(&mut self, task_id: &str) -> bool {
         let task = self.tasks.hasher().hash_one(task_id);
+        self.other_tasks.remove(&task);
         self.tasks.remove(&task)
     }
 

@@ -152,6 +152,7 @@ impl ConversationState {
         match event {
             CliEvent::Message { epoch, message } => {
                 if !self.cli.has_ended(epoch) {
+                    self.begin_resumed(epoch, &message);
                     self.message(message);
                 }
             }
@@ -165,7 +166,7 @@ impl ConversationState {
             CliEvent::Ready { epoch } => {
                 self.cli.ready(epoch);
                 self.run.restarted();
-                self.begin_resumed(epoch);
+                self.limit_resumed();
                 self.next();
                 // The limit of an idle session begins with its first CLI.
                 let idle = self.shared.facts.borrow().run_ended;

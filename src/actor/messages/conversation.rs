@@ -125,6 +125,8 @@ pub(crate) enum ConversationMessage {
     },
     /// Answers with the turn that goes on with a deferred call: once, and only in a session that resumes one.
     ResumedTurn(oneshot::Sender<Option<Turn>>),
+    /// The CLI is ready, and has not begun with the deferred call in time.
+    NotResumed,
     /// A limit may have passed.
     LimitTick,
     Snapshot(oneshot::Sender<ConversationSnapshot>),

@@ -53,8 +53,9 @@ pub(crate) async fn from_store(
         (options.continue_conversation, options.fork_session) = (false, false);
         return Ok(None);
     };
-    if let Some(call) = call {
-        loading.defer(call, &loaded.session_id, &mut loaded.main).await?;
+    match call {
+        Some(call) => loading.defer(call, &loaded.session_id, &mut loaded.main).await?,
+        None => loading.abandon(&loaded.session_id, &mut loaded.main).await?,
     }
     let config = UserConfig::of(options)?;
     let session_id = loaded.session_id.clone();

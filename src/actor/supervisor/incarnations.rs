@@ -246,6 +246,8 @@ impl SupervisorState {
             cause.each_text(&mut shorten);
             cause
         });
+        // Before the conversation is told, which ends the turn.
+        let resuming = self.shared.facts.borrow().resuming;
         self.tell_cli_ended(cause.as_ref());
         if self.shared.ending.is_killed() && !self.stopping() {
             // The message that asks for the kill is still on its way.
@@ -273,6 +275,10 @@ impl SupervisorState {
             if self.cli.resume == ResumeStep::Begin {
                 self.cli.resume = ResumeStep::SameId;
             }
+        }
+        if resuming {
+            // The next CLI would ask for the deferred call again, which may have run.
+            return self.fail(cause.to_error()).await;
         }
         if matches!(self.stage, SessionStage::Starting) {
             return if refused { self.start_port().await } else { self.fail(cause.to_error()).await };
