@@ -29,7 +29,9 @@ mod subagent;
 #[doc(hidden)]
 pub use claim::lock_folders;
 pub(crate) use claim::{Claim, ConversationPlace};
-pub(crate) use find::disk::{each_line, has_transcript, sidecar_path, sort_newest_first, transcripts_of};
+pub(crate) use find::disk::{
+    each_line, has_transcript, sidecar_path, sort_newest_first, transcripts_of, unreadable,
+};
 pub use find::key::project_key;
 pub(crate) use find::key::{
     canonical, check_session_id, config_dir, is_safe_subpath, is_session_id, key_of_path, variable,

@@ -19,10 +19,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::open_of;
 use crate::options::OsUser;
 use crate::report::DeferredCall;
-use crate::sessions::find::disk::unreadable;
 use crate::sessions::{
     CallSearch, OpenCall, TranscriptEntry, check_session_id, config_dir, each_line, is_session_id,
-    marked_call, transcripts_of, variable,
+    marked_call, transcripts_of, unreadable, variable,
 };
 use crate::store::SessionKey;
 
@@ -135,7 +134,7 @@ fn last_entry(path: &Path, user: Option<OsUser>) -> Result<Option<TranscriptEntr
     loop {
         let mut tail = Vec::new();
         file.seek(SeekFrom::Start(length - size)).map_err(failed)?;
-        file.by_ref().take(size).read_to_end(&mut tail).map_err(failed)?;
+        Read::by_ref(&mut file).take(size).read_to_end(&mut tail).map_err(failed)?;
         let text = String::from_utf8_lossy(&tail);
         // The first line of a part may be cut off.
         let whole = text.lines().skip(usize::from(size < length));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use greenroom::callback::CallbackContext;
 use greenroom::report::DeferredCall;
 use greenroom::store::MemoryStore;
+use greenroom::transport::Exit;
 use greenroom::{
     Error, ErrorKind, NoArgs, Outcome, PermissionDecision, PermissionRequest, Session, SessionBuilder,
     ToolServer,
@@ -35,11 +36,20 @@ impl Stage {
 
     /// A session with the tool `mcp__shop__refund`, whose questions go to the test.
     fn builder(&self) -> (SessionBuilder, mpsc::UnboundedReceiver<Asked>) {
+        self.builder_with(false)
+    }
+
+    fn builder_with(&self, hangs: bool) -> (SessionBuilder, mpsc::UnboundedReceiver<Asked>) {
         let (ask, asked) = mpsc::unbounded_channel();
         let run = self.run.clone();
         let shop = ToolServer::new("shop", "1.0.0").tool("refund", "Refund", move |_: NoArgs| {
             run.send(()).unwrap();
-            async { "refunded" }
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                "refunded"
+            }
         });
         let builder = Session::builder()
             .mcp_server(shop)
@@ -126,6 +136,51 @@ async fn a_call_that_was_decided_is_not_resumed_again() {
     assert_eq!(error.kind(), ErrorKind::NoOpenCall, "{error}");
     let other = stage.builder().0.resume(uuid::Uuid::new_v4().to_string()).resume_call(call);
     assert_eq!(other.start().await.unwrap_err().kind(), ErrorKind::InvalidOption);
+}
+
+/// A resumed CLI that dies after the call was allowed.
+// Guards: deferred
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_cli_died_after_it_was_allowed_is_not_run_again() {
+    let mut stage = Stage::new(Script::new().turn(refund()).turn(ModelTurn::new().text("I do not know.")));
+    let call = stage.deferred().await;
+    // The tool does not return before the CLI dies.
+    let (builder, mut asked) = stage.builder_with(true);
+    let session = builder.resume_call(call.clone()).start().await.unwrap();
+    let mut turn = session.resumed_turn().await.unwrap().unwrap();
+    asked.recv().await.unwrap().decide.send(PermissionDecision::allow()).unwrap();
+    stage.ran.recv().await.unwrap();
+    stage.cli.crash(Exit::Signal(9));
+    let outcome = turn.outcome().await.unwrap();
+    assert!(matches!(outcome, Outcome::Interrupted { .. }), "{outcome:?}");
+    session.wait().await;
+    assert!(session.failure().is_some());
+    assert!(asked.try_recv().is_err());
+
+    // The conversation goes on without the call, which the CLI does not ask for again.
+    let (builder, mut asked) = stage.builder();
+    let session = builder.resume(call.session_id.clone()).start().await.unwrap();
+    let outcome = session.prompt("And?").await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.text(), Some("I do not know."));
+    assert!(asked.try_recv().is_err() && stage.ran.try_recv().is_err());
+    session.stop().await.unwrap();
+    let error = stage.builder().0.resume_call(call).start().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoOpenCall, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cli_that_does_not_go_on_ends_the_turn() {
+    let stage = Stage::new(Script::new().turn(refund()));
+    let call = stage.deferred().await;
+    // It resumes the conversation, and knows nothing of deferred calls.
+    let cli = ScriptedCli::play(Script::new());
+    let (builder, _asked) = stage.builder();
+    let session = builder.transport(cli.transport()).resume_call(call).start().await.unwrap();
+    let outcome = session.resumed_turn().await.unwrap().unwrap().outcome().await.unwrap();
+    let Outcome::Failed { error, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(error.kind(), ErrorKind::NoOpenCall, "{error}");
+    session.wait().await;
+    assert!(session.failure().is_some());
 }
 
 #[tokio::test(start_paused = true)]
