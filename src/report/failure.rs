@@ -145,7 +145,7 @@ fn help(kind: ErrorKind) -> Option<&'static str> {
 
 /// A moment in seconds since 1970; `None` if the system cannot express it.
 fn moment(seconds: u64) -> Option<SystemTime> {
-    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+    UNIX_EPOCH.checked_add(Duration::new(seconds, 0))
 }
 
 /// The time from now until that moment; `None` if it has passed.

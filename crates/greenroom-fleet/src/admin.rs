@@ -1,12 +1,9 @@
 //! Operations on a fleet from outside, over its backend.
 //!
 //! [`Admin`] starts no fleet and joins as no node. It works from a program of its own, such as a command for operators, on a backend
-//! that several processes share. A file serves one process: there, [`Operator::admin`](crate::Operator::admin) gives an `Admin` over the backend
-//! of a running fleet.
+//! that several processes share. A file serves one process: there, [`Operator::admin`](crate::Operator::admin) gives an `Admin`.
 //!
 //! ```
-//! use std::time::Duration;
-//!
 //! use greenroom_fleet::admin::Admin;
 //! use greenroom_fleet::backend::MemoryBackend;
 //! use greenroom_fleet::{NameFilter, NameQuery};
@@ -21,17 +18,15 @@
 //! for name in admin.names(NameQuery::new().only(NameFilter::Stuck)).await?.names {
 //!     println!("{}: {:?}", name.name, name.state);
 //! }
-//! let removed = admin.vacuum(Duration::from_secs(3600), 100_000).await?;
-//! println!("{removed} prompts forgotten");
 //! # Ok(())
 //! # }
 //! ```
 
-mod holds;
 pub(crate) mod hosts;
 pub(crate) mod moving;
 mod nodes;
 mod quarantine;
+mod vacuum;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,20 +35,19 @@ use crate::backend::{Backend, Requests};
 use crate::error::{BackendError, FleetError};
 use crate::id::{Name, NodeId, PromptId, QuestionId, Tenant, Term, Timestamp};
 use crate::limits::Quota;
-use crate::pages::{feed_page, usage_by_period};
+use crate::pages::{all_holds, feed_page, usage_by_period};
 use crate::query::feed::{FeedCursor, FeedPage, FeedRetention};
 use crate::query::lists::{NamePage, NameQuery, PromptPage, PromptQuery};
 use crate::question::{AnswerError, QuestionAnswer, QuestionQuery, decide};
 use crate::record::usage::{DAY, UsageEntry, UsageQuery};
-use crate::record::{NameRecord, ProcessRecord, QuarantineKind, QuestionRecord, TenantRecord};
+use crate::record::{
+    Credential, Hold, NameRecord, ProcessRecord, QuarantineKind, QuestionRecord, TenantRecord,
+};
 use crate::request::Withdrawn;
 
 pub use self::hosts::{ForgottenHost, HostError};
 pub use self::moving::{MoveError, MovedTenant};
 pub use self::nodes::NodeReport;
-
-/// Prompts that are forgotten in one request.
-const FORGET: usize = 500;
 
 /// Operations on a fleet from outside. See the [module](self).
 #[derive(Clone)]
@@ -247,6 +241,23 @@ impl Admin {
         feed_page(&*self.backend, tenant, after, limit).await
     }
 
+    /// Lists the credentials that are held, because the API has rejected them: their prompts wait, on all nodes.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn holds(&self) -> Result<Vec<Hold>, BackendError> {
+        all_holds(&*self.backend).await
+    }
+
+    /// Lets the prompts of a credential begin at once, because its cause is mended: the key was replaced, or the account has credit again. If
+    /// the API rejects it again, it is held again. Returns the hold that it had. `None`: it was not held.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub async fn release(&self, credential: Credential) -> Result<Option<Hold>, BackendError> {
+        self.backend.release_hold(credential).await
+    }
+
     /// Removes prompts that ended longer ago than `age`, with their outcomes, messages and keys: `most` of them at most. Returns
     /// their number. A prompt with thousands of messages counts once for each request that it takes. A number below `most` means that
     /// none is left, besides those that a node removes at this moment.
@@ -257,16 +268,7 @@ impl Admin {
     /// # Errors
     /// The backend's. What was removed before stays removed.
     pub async fn vacuum(&self, age: Duration, most: usize) -> Result<usize, BackendError> {
-        let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        let before = Timestamp(self.backend.now().0.saturating_sub(age));
-        let mut removed = 0;
-        while removed < most {
-            match self.backend.forget(before, FORGET.min(most - removed)).await? {
-                0 => break,
-                forgotten => removed += forgotten,
-            }
-        }
-        Ok(removed)
+        vacuum::vacuum(&*self.backend, age, most).await
     }
 
     /// Moves a tenant to another backend, with its sessions, labels, ended prompts, messages, outcomes, keys, transcripts, usage and spent money,

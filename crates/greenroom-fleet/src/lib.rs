@@ -143,9 +143,9 @@ pub use record::label::Labels;
 pub use record::usage::{Usage, UsageEntry, UsageQuery};
 pub use record::{
     Cause, CommandKind, CommandRecord, CommandResult, CommandState, Credential, Decision, Hold,
-    InterruptedBy, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord, PromptContent, PromptHold,
-    PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind, QuestionRecord, TenantRecord,
-    Trying, Unsent,
+    InterruptedBy, InvalidCredential, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord,
+    PromptContent, PromptHold, PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind,
+    QuestionRecord, TenantRecord, Trying, Unsent,
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,

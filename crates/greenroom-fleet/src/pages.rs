@@ -6,8 +6,8 @@ use crate::backend::{Backend, Reply, Requests};
 use crate::error::Result;
 use crate::id::{Tenant, Timestamp};
 use crate::query::feed::{FeedCursor, FeedPage};
-use crate::record::NodeRecord;
 use crate::record::usage::{Usage, UsageEntry, UsageQuery};
+use crate::record::{Hold, NodeRecord};
 use crate::request::Page;
 
 /// All items of a list, by requests for those after the last one. The last page is an empty one.
@@ -25,6 +25,11 @@ pub(crate) async fn all_of<'a, T>(page: impl Fn(Option<&T>) -> Reply<'a, Vec<T>>
 /// The nodes that are alive, and dead ones that still own names, in the order of their ids.
 pub(crate) async fn all_nodes(backend: &dyn Backend) -> Result<Vec<NodeRecord>> {
     all_of(|last: Option<&NodeRecord>| backend.nodes(last.map(|node| node.id), Page::MOST)).await
+}
+
+/// The credentials that are held.
+pub(crate) async fn all_holds(backend: &dyn Backend) -> Result<Vec<Hold>> {
+    all_of(|last: Option<&Hold>| backend.holds(last.map(|hold| hold.credential.clone()), Page::MOST)).await
 }
 
 /// The usage of tenants in the periods of a query, summed up from requests for a page of hours after an hour and a tenant.

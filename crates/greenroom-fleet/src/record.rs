@@ -16,8 +16,7 @@
 //!             accept
 //!               ▼    withdraw, expiry, delete
 //!  ┌────────► Queued ─────────────────────────────► Ended (unsent)
-//!  │            │ ▲
-//!  │      begin │ │ reject, if nothing has run
+//!  │      begin │ ▲ reject, if nothing has run
 //!  │            ▼ │  finish, reject
 //!  │          Begun ──────────────────────────────► Ended
 //!  │            │ claim by a later term, recover
@@ -43,7 +42,7 @@ use crate::record::usage::Usage;
 
 pub use cause::Cause;
 pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};
-pub use hold::{Credential, Hold, PromptHold, Trying};
+pub use hold::{Credential, Hold, InvalidCredential, PromptHold, Trying};
 pub use outcome::{InterruptedBy, PromptOutcome, Unsent};
 pub use quarantine::{Quarantine, QuarantineKind};
 
@@ -214,7 +213,7 @@ pub struct PromptRecord {
     pub dropped: u64,
     /// Questions that were asked in the turn, over all its terms.
     pub(crate) asked: u32,
-    /// The last attempt that the API rejected before anything had run: the prompt waits again since, or has begun again.
+    /// The last attempt that the API rejected before anything had run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) returned: Option<AttemptId>,
     /// The usage of its runs, as far as their CLIs reported it, also if the turn was interrupted or has failed.

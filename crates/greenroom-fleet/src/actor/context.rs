@@ -25,11 +25,11 @@ use crate::id::{Name, NodeId, Tenant};
 use crate::limits::{FleetLimits, Quotas};
 use crate::lock::locked;
 use crate::metrics::Metrics;
-use crate::pages::{all_nodes, all_of};
+use crate::pages::{all_holds, all_nodes};
 use crate::profile::{CredentialOf, Placement, Profile, key_of};
 use crate::record::usage::Usage;
-use crate::record::{Cause, Credential, Hold, NameState, NodeState, ProcessRecord};
-use crate::request::{Change, Page};
+use crate::record::{Cause, Credential, NameState, NodeState, ProcessRecord};
+use crate::request::Change;
 use crate::users::Users;
 
 /// Attempts to carry out a request of the application, and the pause between them.
@@ -185,10 +185,7 @@ impl FleetShared {
         let _learning = self.learning.lock().await;
         let holds = match of {
             Some(credential) => self.backend.hold(credential.clone()).await?.into_iter().collect(),
-            None => {
-                let after = |last: Option<&Hold>| last.map(|hold| hold.credential.clone());
-                all_of(|last| self.backend.holds(after(last), Page::MOST)).await?
-            }
+            None => all_holds(&*self.backend).await?,
         };
         let events = self.health.learn(of, holds, self.backend.now(), self.node);
         events.into_iter().for_each(|event| self.tell(event));

@@ -1,11 +1,11 @@
 //! The bounds of a fleet and the quotas of its tenants.
 
+mod pause;
 mod quota;
 
 use std::time::Duration;
 
-use crate::request::Pause;
-
+pub use pause::Pause;
 pub use quota::{Budget, Quota, Rate};
 pub(crate) use quota::{BudgetLevel, Quotas, micro_dollars};
 

@@ -15,12 +15,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::Cause;
-use crate::error::FleetError;
 use crate::id::{AttemptId, NodeId, PromptId, Tenant, Timestamp};
 
 /// A credential of the API (a key or a login), as the fleet tells it apart from others. It never holds the secret.
 ///
-/// As text it is `key:NAME`, or `tenant:TENANT/PROFILE`.
+/// As text, and in JSON, it is `key:NAME`, or `tenant:TENANT/PROFILE`.
 ///
 /// ```
 /// use greenroom_fleet::{Credential, Tenant};
@@ -29,10 +28,10 @@ use crate::id::{AttemptId, NodeId, PromptId, Tenant, Timestamp};
 /// let tenant = Tenant::new("acme")?;
 /// assert_eq!(credential, Credential::OfTenant { tenant, profile: "support".to_owned() });
 /// assert_eq!(credential.to_string(), "tenant:acme/support");
-/// # Ok::<(), greenroom_fleet::FleetError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
+#[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
 pub enum Credential {
     /// The credential that a profile names: see [`FleetBuilder::credential`](crate::FleetBuilder::credential).
@@ -72,20 +71,39 @@ impl fmt::Display for Credential {
 }
 
 impl FromStr for Credential {
-    type Err = FleetError;
+    type Err = InvalidCredential;
 
-    fn from_str(text: &str) -> Result<Self, FleetError> {
+    fn from_str(text: &str) -> Result<Self, InvalidCredential> {
         if let Some(name) = text.strip_prefix("key:") {
             return Ok(Self::Key { name: name.to_owned() });
         }
         let of_tenant = text.strip_prefix("tenant:").and_then(|text| text.split_once('/'));
-        let Some((tenant, profile)) = of_tenant else {
-            let why = "a credential is written as `key:NAME` or `tenant:TENANT/PROFILE`";
-            return Err(FleetError::Invalid(why.to_owned()));
-        };
-        Ok(Self::OfTenant { tenant: Tenant::new(tenant)?, profile: profile.to_owned() })
+        let (tenant, profile) = of_tenant.ok_or(InvalidCredential)?;
+        let tenant = Tenant::new(tenant).map_err(|_| InvalidCredential)?;
+        Ok(Self::OfTenant { tenant, profile: profile.to_owned() })
     }
 }
+
+impl TryFrom<String> for Credential {
+    type Error = InvalidCredential;
+
+    fn try_from(text: String) -> Result<Self, InvalidCredential> {
+        text.parse()
+    }
+}
+
+impl From<Credential> for String {
+    fn from(credential: Credential) -> Self {
+        credential.to_string()
+    }
+}
+
+/// A text that is no [`Credential`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a credential is written as `key:NAME` or `tenant:TENANT/PROFILE`: take it from the list of what is held"
+)]
+pub struct InvalidCredential;
 
 /// A credential that the API rejects for now. The prompts of its sessions wait, on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,6 @@ mod account;
 mod content;
 mod erasure;
 mod feed;
-mod holds;
 mod lists;
 mod lost;
 mod map;

@@ -19,10 +19,11 @@ use crate::id::{CommandId, Name, NodeId, PromptId, QuestionId, Tenant};
 use crate::record::Credential;
 
 pub use crate::id::Ownership;
+pub use crate::limits::Pause;
 pub use crate::limits::QueueBounds;
 pub use between::NodeMessage;
 pub(crate) use between::{NodeNews, Piece};
-pub use holds::{Pause, Reject};
+pub use holds::Reject;
 pub use names::{
     ActivationFailed, Claim, Claimed, CommandPut, Counted, Departure, Erasure, FilesLeft, ForgottenFiles,
     HostMove, Join, Marked, WaitingCursor, WaitingNames, WaitingPage,

@@ -102,7 +102,7 @@ const DUTIES: [(Duty, &str, u64); 10] = [
     (Duty::Watch, "watch the nodes", 0),
     (Duty::Command, "carry out commands of other nodes", 10),
     (Duty::Quotas, "read the quotas that were set", 10),
-    (Duty::Holds, "read which credentials are held", 10),
+    (Duty::Holds, "read which credentials are held", 250),
 ];
 
 /// A running keeper. Its tasks end when it is dropped.

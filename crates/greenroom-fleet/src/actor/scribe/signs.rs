@@ -9,11 +9,17 @@ use tokio_util::sync::CancellationToken;
 /// The signs of a turn that runs.
 #[derive(Default)]
 pub(crate) struct TurnSigns {
+    /// Cancelled when the turn is to be interrupted.
+    pub(crate) interrupt: CancellationToken,
     has_run: AtomicBool,
     answered: CancellationToken,
 }
 
 impl TurnSigns {
+    pub(crate) fn of(interrupt: &CancellationToken) -> Self {
+        Self { interrupt: interrupt.clone(), ..Self::default() }
+    }
+
     /// Takes in a message of the turn.
     pub(crate) fn note(&self, message: &Message) {
         if matches!(message, Message::Assistant(said) if is_of_model(said)) {
@@ -24,9 +30,9 @@ impl TurnSigns {
         }
     }
 
-    /// True if the model may have said something, or a tool may have run. `false`: sending the prompt again repeats nothing.
-    pub(crate) fn has_run(&self) -> bool {
-        self.has_run.load(Ordering::Relaxed)
+    /// True if nobody has interrupted the turn, the model has said nothing, and no tool has run: sending the prompt again repeats nothing.
+    pub(crate) fn are_none(&self) -> bool {
+        !self.interrupt.is_cancelled() && !self.has_run.load(Ordering::Relaxed)
     }
 
     /// Waits for the first answer of the model.
@@ -69,7 +75,7 @@ mod tests {
     fn signs_of(messages: &[Value]) -> (bool, bool) {
         let signs = TurnSigns::default();
         messages.iter().for_each(|message| signs.note(&Message::parse(&message.to_string()).unwrap()));
-        (signs.has_run(), signs.answered.is_cancelled())
+        (!signs.are_none(), signs.answered.is_cancelled())
     }
 
     #[test]
@@ -97,7 +103,7 @@ mod tests {
         let mut turns = result;
         turns["num_turns"] = json!(2);
         for message in [read, part, used, turns, json!({ "type": "of_a_later_version" })] {
-            assert_eq!(signs_of(&[message.clone()]), (true, false), "{message}");
+            assert_eq!(signs_of(std::slice::from_ref(&message)), (true, false), "{message}");
         }
     }
 }

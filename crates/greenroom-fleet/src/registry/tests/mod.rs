@@ -57,13 +57,8 @@ fn running(world: &mut World) -> (Ownership, PromptId) {
     let claim = Claim { name: name.clone(), node, attempt, losses: 3, quota: crate::Quota::default() };
     let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
     let owner = Ownership { name, node, term: record.term };
-    let begin = Begin {
-        owner: owner.clone(),
-        prompt: accept.prompt,
-        attempt,
-        quota: crate::Quota::default(),
-        credential: None,
-    };
+    let (quota, prompt) = (crate::Quota::default(), accept.prompt);
+    let begin = Begin { owner: owner.clone(), prompt, attempt, quota, credential: None };
     assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Some(_))));
     (owner, accept.prompt)
 }
@@ -141,8 +136,8 @@ fn an_account_is_not_closed_while_a_new_name_spends_from_it() {
         let Claimed::Won(record) = world.step(|step| step.claim(claim.clone())) else { panic!("not won") };
         let owner = Ownership { name: record.name, node: owner.node, term: record.term };
         let quota = quota.clone();
-        let begin =
-            Begin { owner, prompt: second.prompt, attempt: AttemptId::new(), quota, credential: None };
+        let (prompt, attempt) = (second.prompt, AttemptId::new());
+        let begin = Begin { owner, prompt, attempt, quota, credential: None };
         assert!(matches!(world.step(|step| step.begin(begin.clone())), Owned::Done(Some(_))));
     });
     assert_eq!((closed.unwrap().0, world.conflicts), (false, 1));

@@ -82,7 +82,7 @@ pub(in crate::actor::name) async fn run_turn(
     if matches!(phase, Err(_) | Ok(Phase::Draining | Phase::Stopping)) {
         return Ok(TurnEnd::SessionOver);
     }
-    let Some(of) = cell.membership() else { return Ok(TurnEnd::SessionOver) };
+    let of = cell.membership().unwrap_or_else(|| shared.membership(&cell.name, &cell.profile()));
     if shared.health.rejects(tries, &of) {
         // The next session has the login that the profile gives then.
         return Ok(TurnEnd::Held);
@@ -102,10 +102,10 @@ pub(in crate::actor::name) async fn run_turn(
     }
     cell.holdings().running = Some(prompt.id);
     shared.tell_of(cell, |name| FleetEvent::Begun { name, prompt: prompt.id });
-    let (kill, signs, trial) = (cell.kill(), TurnSigns::default(), Trial { of: &of, attempt });
+    let (kill, signs, trial) = (cell.kill(), TurnSigns::of(interrupt), Trial { of: &of, attempt });
     let turn = async {
         let mut ended = {
-            let running = run(shared, &owner, &session, prompt, content, interrupt, &signs);
+            let running = run(shared, &owner, &session, prompt, content, &signs);
             let mut running = pin!(trial.answered(shared, &signs, tries, running));
             tokio::select! {
                 biased;
@@ -157,7 +157,7 @@ pub(in crate::actor::name) async fn run_turn(
             Finish { owner: owner.clone(), prompt: prompt.id, attempt, outcome, cost, usage, quarantine };
         let again = match rejection {
             Some(Rejection { cause, why, resets_at, is_repeatable }) => {
-                let again = is_repeatable && !is_lost && !signs.has_run() && !interrupt.is_cancelled();
+                let again = is_repeatable && !is_lost && signs.are_none();
                 let (credential, pause) = (of.credential.clone(), shared.limits.pauses());
                 let reject = |finish| {
                     let (credential, why) = (credential.clone(), why.clone());
@@ -174,10 +174,11 @@ pub(in crate::actor::name) async fn run_turn(
                 false
             }
         };
-        if !again {
-            *locked(&shared.used) +=
-                Usage { turns: 1, unmetered: u64::from(usage.is_none()), ..usage.unwrap_or_default() };
-        }
+        *locked(&shared.used) += Usage {
+            turns: u64::from(!again),
+            unmetered: u64::from(!again && usage.is_none()),
+            ..usage.unwrap_or_default()
+        };
         Ok(match (is_rejected, is_lost) {
             (true, _) => TurnEnd::Held,
             (false, true) => TurnEnd::SessionOver,
@@ -199,7 +200,6 @@ async fn run(
     session: &Session,
     prompt: &PromptRecord,
     content: serde_json::Value,
-    interrupt: &CancellationToken,
     signs: &TurnSigns,
 ) -> Result<Ended, NotDone> {
     let content: greenroom::Prompt = match serde_json::from_value(content) {
@@ -209,7 +209,7 @@ async fn run(
             return Ok(Ended::unused(failed_as("malformed".to_owned(), message)));
         }
     };
-    if interrupt.is_cancelled() {
+    if signs.interrupt.is_cancelled() {
         let by = InterruptedBy::User;
         return Ok(Ended::unused(PromptOutcome::Interrupted { by, result: None }));
     }
@@ -219,7 +219,7 @@ async fn run(
     let outcome = match session.prompt(content).await {
         Ok(mut turn) => {
             // An interrupt that came before the prompt was sent has interrupted nothing.
-            if interrupt.is_cancelled()
+            if signs.interrupt.is_cancelled()
                 && let Err(error) = session.interrupt().await
             {
                 tracing::warn!(%error, "a turn could not be interrupted");

@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::stage::{
-    Checked, Stage, accept, accept_with_continuation, begin, finish, promises, same, unexpected,
+    Checked, Stage, accept, accept_with_continuation, begin, finish, name, promises, same, unexpected,
 };
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, Timestamp};
 use crate::record::{Cause, Credential, Hold, PromptOutcome, PromptState};
-use crate::request::{Accept, Begin, Change, Owned, Ownership, Pause, Reject, Withdrawn};
+use crate::request::{Accept, Begin, Change, Owned, Ownership, Pause, Reject, WaitingPage, Withdrawn};
 
 promises! {
     "no prompt of a credential begins while it is held, and others do" => holds,
@@ -79,6 +79,18 @@ async fn rejected(stage: &Stage, reject: Reject) -> Checked {
     same("the answer to a rejection", stage.backend.reject(reject).await?, Owned::Done(true))
 }
 
+/// The names that can run on the node, of one name.
+fn page(stage: &Stage, of: &str) -> WaitingPage {
+    let of = Some(vec![name(of)]);
+    WaitingPage { node: stage.node, of, without: Vec::new(), profiles: None, after: None, limit: 10 }
+}
+
+/// Ends the hold as an answer of the model to the try does.
+async fn end_of_try(stage: &Stage) -> Checked<bool> {
+    let Some(trying) = hold(stage).await?.trying else { return unexpected("nobody tries", key("k")) };
+    Ok(stage.backend.end_try(key("k"), trying.attempt, true).await?)
+}
+
 async fn hold(stage: &Stage) -> Checked<Hold> {
     match stage.backend.hold(key("k")).await? {
         Some(hold) => Ok(hold),
@@ -113,6 +125,20 @@ async fn again(stage: Stage) -> Checked {
     same("the cause", why.as_deref(), Some("the API is overloaded: no"))?;
     let taken = stage.backend.withdraw(first).await?;
     same("a withdrawal", taken, Withdrawn::Unsent)?;
+    // A reminder is ready at once, because its moment has passed.
+    let soon = Some(stage.backend.now().after(SECOND / 100));
+    let reminder = stage.accepted(Accept { not_before: soon, ..accept("r", "remind me") }).await?;
+    tokio::time::sleep(SECOND / 20).await;
+    let of_reminder = stage.own("r").await?;
+    let waiting = async || stage.backend.waiting(page(&stage, "r")).await;
+    same("the reminder", waiting().await?.prompts.len(), 1)?;
+    if let Some(attempt) = begins(&stage, &of_reminder, reminder).await? {
+        rejected(&stage, reject(&of_reminder, reminder, attempt, NONE)).await?;
+        same("the reminder again", waiting().await?.prompts.len(), 1)?;
+        tokio::time::sleep(SECOND / 100).await;
+        same("its begin", begins(&stage, &of_reminder, reminder).await?.is_some(), true)?;
+        same("the end of its try", end_of_try(&stage).await?, true)?;
+    }
     // It expires like one that has not begun.
     let short = stage.accepted(Accept { wait: SECOND / 10, ..accept("c", "short") }).await?;
     let of_short = stage.own("c").await?;

@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
-use super::key::{Key, Table};
-use super::names::shortened;
-use super::{BATCH, Result, Step, parsed};
 use crate::id::{AttemptId, Timestamp};
 use crate::query::feed::FeedEvent;
 use crate::record::{Credential, Hold, PromptRecord, PromptState, Trying};
+use crate::registry::map::key::{Key, Table};
+use crate::registry::names::shortened;
+use crate::registry::prompts::expiry_key;
+use crate::registry::{BATCH, Result, Step, parsed};
 use crate::request::{Begin, Change, Owned, Page, Reject};
 
 /// The longest time until a credential is tried again: a later reset is looked at on the way.
@@ -20,7 +21,7 @@ const HOLDS: u64 = 16_384;
 
 impl Step<'_> {
     /// True if the credential of a prompt keeps it from beginning: it is held, and the pause is not over, or another prompt tries.
-    pub(super) fn is_held(&self, begin: &Begin) -> Result<bool> {
+    pub(in crate::registry) fn is_held(&self, begin: &Begin) -> Result<bool> {
         let Some(hold) = self.hold_of(begin)? else { return Ok(false) };
         let Some(trying) = hold.trying.filter(|_| self.now >= hold.until) else {
             return Ok(self.now < hold.until);
@@ -30,7 +31,7 @@ impl Step<'_> {
     }
 
     /// Notes that a prompt tries its credential, if that is held.
-    pub(super) fn begin_try(&mut self, begin: &Begin) -> Result<()> {
+    pub(in crate::registry) fn begin_try(&mut self, begin: &Begin) -> Result<()> {
         let Some(mut hold) = self.hold_of(begin)? else { return Ok(()) };
         hold.trying = Some(Trying { prompt: begin.prompt, attempt: begin.attempt, node: begin.owner.node });
         self.put_hold(&hold)
@@ -41,28 +42,26 @@ impl Step<'_> {
     }
 
     /// Names the row of a credential. This saves a read.
-    pub(super) fn want_hold(&self, credential: Option<&Credential>) {
+    pub(in crate::registry) fn want_hold(&self, credential: Option<&Credential>) {
         credential.iter().for_each(|credential| self.txn.want(&hold_key(credential)));
     }
 
     /// Ends a turn that the API has rejected, and holds its credential. Its prompt waits again at its place, or has its outcome.
     pub(crate) fn reject(&mut self, reject: Reject) -> Result<Owned<bool>> {
         self.want_hold(Some(&reject.credential));
+        self.txn.want(&Key::of(Table::HoldsHeld));
+        self.txn.want(&Key::of(Table::Prompts).prompt(reject.finish.prompt));
+        self.want_place(&reject.finish.owner.name, 0);
+        self.want_feed(&reject.finish.owner.name);
+        self.txn.want_under(&Key::of(Table::QuestionsOfPrompt).prompt(reject.finish.prompt), BATCH);
         let (id, attempt) = (reject.finish.prompt, reject.finish.attempt);
-        let Some(mut name) = self.owned(&reject.finish.owner)? else {
-            return if self.returned_before(&reject)? {
-                Ok(Owned::Done(true))
-            } else {
-                self.finish(reject.finish)
-            };
-        };
+        let name = self.owned(&reject.finish.owner)?.filter(|name| name.running == Some(id));
         let prompt = self.prompt_record(id)?.filter(|prompt| runs(prompt, attempt));
-        let Some(mut prompt) = prompt.filter(|_| name.running == Some(id)) else {
-            return if self.returned_before(&reject)? {
-                Ok(Owned::Done(true))
-            } else {
-                self.finish(reject.finish)
-            };
+        let Some((mut name, mut prompt)) = name.zip(prompt) else {
+            if self.returned_before(&reject)? {
+                return Ok(Owned::Done(true));
+            }
+            return self.finish(reject.finish);
         };
         let is_held = self.hold_credential(&reject)?;
         // Without a hold the prompt would be sent again at once.
@@ -70,13 +69,18 @@ impl Step<'_> {
             return self.finish(reject.finish);
         }
         name.running = None;
-        self.settle(&mut prompt, reject.finish.cost)?;
+        // Nothing has run: an unknown cost is none.
+        self.settle(&mut prompt, Some(reject.finish.cost.unwrap_or_default()))?;
+        if let Some(used) = reject.finish.usage.filter(|used| !used.is_nothing()) {
+            // Of work in the background, since the turn before.
+            self.meter(&mut prompt, Some(used))?;
+        }
         prompt.begins -= 1;
         (prompt.state, prompt.returned) = (PromptState::Queued, Some(attempt));
         if prompt.begins > 0 {
             name.continues.get_or_insert(prompt.id);
         } else {
-            self.txn.mark(&super::prompts::expiry_key(&prompt));
+            self.txn.mark(&expiry_key(&prompt));
         }
         name.last_failure = Some(shortened(&format!("{}: {}", reject.cause, reject.why)));
         self.end_questions(prompt.id)?;
