@@ -27,7 +27,7 @@ fuzz_seconds=120
 all_targets_rows=(cluster async-trait cluster,async-trait)
 # The library as its users get it, without the dev-dependencies and without the default features: each feature alone, so
 # that no feature needs another one. The rows above check all features together.
-library_rows=(sessions testing schema rmcp otel __internals cluster async-trait cluster,async-trait)
+library_rows=(sessions testing schema rmcp otel metrics __internals cluster async-trait cluster,async-trait)
 # The same for the crate of fleets. `postgres-tls` turns `postgres` on.
 fleet_rows=(axum postgres postgres-tls socket testkit cluster async-trait cluster,async-trait)
 # The length of the storms of the fleet and of its nodes, in seconds, and the cases of its model test, of 500 operations each.

@@ -3,15 +3,12 @@
 //! A span has all fields of its kind from the beginning: `tracing` fixes them. Names are those of
 //! [`names`](crate::telemetry::names).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::context::Shared;
 use super::metrics::SessionMetrics;
 use crate::error::ErrorKind;
 use crate::options::{GenAiSpans, Options};
@@ -19,7 +16,6 @@ use crate::prompt::Prompt;
 use crate::report::{InterruptedBy, Outcome};
 use crate::sessions::variable;
 use crate::telemetry::names::*;
-use crate::tool::run::context::CallContext;
 
 /// What the spans of a session have in common.
 pub(crate) struct SpanFacts {
@@ -201,7 +197,7 @@ fn kind(kind: ErrorKind) -> String {
     name
 }
 
-fn record_end(span: &Span, error: Option<&str>) {
+pub(crate) fn record_end(span: &Span, error: Option<&str>) {
     match error {
         Some(error) => {
             span.record(ERROR_TYPE, error);
@@ -209,47 +205,6 @@ fn record_end(span: &Span, error: Option<&str>) {
         }
         None => {
             span.record(OTEL_STATUS, "OK");
-        }
-    }
-}
-
-/// The span of a handler. A handler that is dropped before it ends was cancelled.
-pub(crate) struct HandlerSpan {
-    span: Span,
-    shared: Arc<Shared>,
-    call: Arc<CallContext>,
-    method: &'static str,
-    received: Instant,
-    ended: bool,
-}
-
-impl HandlerSpan {
-    pub(crate) fn new(
-        span: Span,
-        shared: Arc<Shared>,
-        call: Arc<CallContext>,
-        method: &'static str,
-        received: Instant,
-    ) -> Self {
-        Self { span, shared, call, method, received, ended: false }
-    }
-
-    pub(crate) fn span(&self) -> &Span {
-        &self.span
-    }
-
-    pub(crate) fn ends(&mut self, outcome: &str, error: Option<&str>) {
-        self.ended = true;
-        self.span.record("outcome", outcome);
-        record_end(&self.span, error);
-        self.shared.spans.metrics.handler(&self.call, self.method, error, self.received);
-    }
-}
-
-impl Drop for HandlerSpan {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.ends("cancelled", Some("cancelled"));
         }
     }
 }

@@ -82,7 +82,6 @@ mod hub;
 mod id;
 mod limits;
 mod lock;
-mod metrics;
 mod opening;
 mod outcome;
 mod pages;

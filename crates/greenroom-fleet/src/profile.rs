@@ -109,3 +109,12 @@ pub(crate) fn key_of(of: &CredentialOf, name: &Name, profile: &str) -> Option<St
 
 /// Builds the session of an activation. It is called anew at each activation, and once as a probe.
 pub(crate) type Profile = Arc<dyn Fn(&ActivationContext) -> SessionBuilder + Send + Sync>;
+
+/// Has the spans and the metrics of a session name its profile, and keeps the CLI's own metrics from a label for each session.
+pub(crate) fn traced(builder: SessionBuilder, profile: &str) -> SessionBuilder {
+    builder.configure(|options| {
+        options.trace.agent_name.get_or_insert_with(|| profile.to_owned());
+        let of_session = options.env.entry("OTEL_METRICS_INCLUDE_SESSION_ID".to_owned());
+        of_session.or_insert_with(|| "false".to_owned());
+    })
+}

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 use tracing::field::Empty;
 
+use super::span::HandlerSpan;
 use super::{HandlerRequest, ServerState, Serving};
 use crate::actor::base::deadlines::after;
 use crate::actor::base::restart_window::Verdict;
@@ -15,7 +16,6 @@ use crate::actor::request::answer::Answer;
 use crate::actor::request::handler_table::RunningHandler;
 use crate::actor::request::handlers::HandlerEnd;
 use crate::actor::request::pending::{PendingRequest, Settled};
-use crate::actor::spans::HandlerSpan;
 use crate::report::Event;
 use crate::telemetry::names::*;
 use crate::tool::run::context::{CallContext, Named};

@@ -22,6 +22,7 @@
 mod calls;
 mod making;
 mod peer;
+mod span;
 
 use std::sync::Arc;
 

@@ -15,6 +15,7 @@ pub(crate) mod cell;
 pub(crate) mod context;
 pub(crate) mod deletion;
 pub(crate) mod keeper;
+pub(crate) mod metrics;
 pub(crate) mod name;
 pub(crate) mod retry;
 pub(crate) mod scribe;

@@ -10,9 +10,9 @@ use greenroom::telemetry::LabelValues;
 
 use super::operator::Operator;
 use super::snapshot::{FleetSnapshot, SnapshotQuery};
+use crate::actor::metrics::{COUNTERS, Metrics};
 use crate::error::FleetError;
 use crate::health::Health;
-use crate::metrics::{COUNTERS, Metrics};
 use crate::outcome::snake_case;
 
 /// Chooses what [`Operator::metrics`] writes.

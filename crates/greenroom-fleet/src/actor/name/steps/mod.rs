@@ -16,7 +16,6 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use greenroom::telemetry::names::WAKE;
 use greenroom::{ErrorKind, Session};
 
 use crate::actor::asker;
@@ -30,9 +29,8 @@ use crate::event::FleetEvent;
 use crate::files::Folders;
 use crate::health::{Held, Try};
 use crate::id::AttemptId;
-use crate::metrics::wake;
 use crate::process;
-use crate::profile::ActivationContext;
+use crate::profile::{ActivationContext, traced};
 use crate::record::{Cause, NameRecord, QuarantineKind};
 use crate::request::{ActivationFailed, Claim, Claimed, Counted, Ownership};
 use look::{no_profile, other_host, quarantined, read_queue};
@@ -71,12 +69,7 @@ pub(super) async fn activate(
     shared.tell_of(cell, |name| FleetEvent::Activating { name, term: owner.term });
     Err(match start(shared, cell, &record, claim, &owner).await {
         Ok(session) => {
-            let snapshot = session.snapshot().await.ok();
-            let resumed = snapshot.as_ref().is_some_and(|snapshot| snapshot.resumed);
-            if let Some(version) = snapshot.and_then(|snapshot| snapshot.cli?.version) {
-                shared.metrics.cli(&version);
-            }
-            tracing::Span::current().record(WAKE, wake(resumed));
+            let resumed = shared.metrics.started(session.snapshot().await.ok());
             let term = owner.term;
             shared.tell_of(cell, |name| FleetEvent::Activated { name, term, resumed });
             shared.passed(tries, false);
@@ -248,13 +241,7 @@ async fn start(
     // The application's code: a panic in it is a failed activation, and no failed actor.
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
         .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;
-    let builder = builder.configure(|options| {
-        options.trace.agent_name.get_or_insert_with(|| record.profile.clone());
-        // The metrics of the CLI: a label for each session has no bound.
-        let of_session = options.env.entry("OTEL_METRICS_INCLUDE_SESSION_ID".to_owned());
-        of_session.or_insert_with(|| "false".to_owned());
-    });
-    let attached = memory::attach(shared, cell, builder, &cx, owner);
+    let attached = memory::attach(shared, cell, traced(builder, &record.profile), &cx, owner);
     let builder = of_files(&shared.folders, attached).await?;
     let user = new_owner.as_ref().map(|owner| owner.user);
     let builder = of_files(&shared.folders, shared.folders.apply(builder, &cx, user).await).await?;

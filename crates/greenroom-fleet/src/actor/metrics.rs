@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use greenroom::Snapshot;
 use greenroom::telemetry::LabelValues;
+use greenroom::telemetry::names::WAKE;
 
 use crate::event::FleetEvent;
 use crate::lock::locked;
@@ -18,11 +20,12 @@ use crate::request::Refused;
 type Counter = (&'static str, String);
 
 /// The names of counters, each with its label and its help. A counter without a label has an empty one.
-pub(crate) const COUNTERS: [(&str, &str, &str); 18] = [
+pub(crate) const COUNTERS: [(&str, &str, &str); 19] = [
     ("prompts_accepted_total", "", "Prompts that were accepted."),
     ("prompts_refused_total", "reason", "Prompts that were refused."),
     ("turns_begun_total", "", "Runs of turns with which a CLI has begun."),
     ("turns_total", "outcome", "Prompts that have their outcome, those that were never sent included."),
+    ("turns_held_total", "", "Turns that the API has rejected before anything ran, and that wait again."),
     ("turns_continued_total", "", "Turns that lost their owner and go on with their continuation."),
     ("activations_total", "wake", "Sessions that were started, cold or resumed."),
     ("activation_failures_total", "reason", "Sessions that could not be started."),
@@ -73,6 +76,7 @@ impl Metrics {
             FleetEvent::Accepted { .. } => self.one("prompts_accepted_total"),
             FleetEvent::Begun { .. } => self.one("turns_begun_total"),
             FleetEvent::Ended { outcome, .. } => self.add("turns_total", *outcome, 1),
+            FleetEvent::Held { .. } => self.one("turns_held_total"),
             FleetEvent::Continues { .. } => self.one("turns_continued_total"),
             FleetEvent::Activated { resumed, .. } => {
                 self.add("activations_total", wake(*resumed), 1);
@@ -95,6 +99,16 @@ impl Metrics {
             FleetEvent::TransitionsMissed { missed } => self.add("events_missed_total", "", *missed),
             _ => {}
         }
+    }
+
+    /// A session has started. Returns whether it has resumed its conversation.
+    pub(crate) fn started(&self, session: Option<Snapshot>) -> bool {
+        let resumed = session.as_ref().is_some_and(|session| session.resumed);
+        if let Some(version) = session.and_then(|session| session.cli?.version) {
+            self.cli(&version);
+        }
+        tracing::Span::current().record(WAKE, wake(resumed));
+        resumed
     }
 
     /// A CLI of this version has started.
@@ -126,6 +140,6 @@ impl Metrics {
 }
 
 /// How a session has started, in a word.
-pub(crate) fn wake(resumed: bool) -> &'static str {
+fn wake(resumed: bool) -> &'static str {
     if resumed { "resumed" } else { "cold" }
 }
