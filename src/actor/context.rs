@@ -23,6 +23,7 @@ use super::router::settings::Settings;
 use super::servers::roster::Roster;
 use super::spans::SpanFacts;
 use super::supervisor::claims::Claims;
+use super::turn::cli_turns::{CliTurns, CliTurnsFeed};
 use crate::Options;
 use crate::control::CallbackHandlers;
 use crate::guardian::Watchdog;
@@ -89,6 +90,7 @@ impl Identity for SessionIdentity {
 pub(crate) struct Feeds {
     events: Feed<Event>,
     messages: Feed<Message>,
+    cli_turns: CliTurnsFeed,
     gone: CancellationToken,
 }
 
@@ -99,12 +101,17 @@ impl Feeds {
         Self {
             events: Feed::new(kept(limits.events_kept), limits.kept_bytes),
             messages: Feed::new(kept(limits.messages_kept), limits.kept_bytes),
+            cli_turns: CliTurnsFeed::default(),
             gone: CancellationToken::new(),
         }
     }
 
     pub(crate) fn subscribe(&self) -> Events {
         Events::of(self.events.subscribe(), self.gone.clone())
+    }
+
+    pub(crate) fn cli_turns(&self) -> CliTurns {
+        self.cli_turns.subscribe(self.gone.clone())
     }
 
     pub(crate) fn listen(&self) -> (Subscriber<Message>, CancellationToken) {
@@ -124,6 +131,7 @@ pub(crate) struct Shared {
     pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) events: Feed<Event>,
     pub(crate) messages: Feed<Message>,
+    pub(crate) cli_turns: CliTurnsFeed,
     pub(crate) facts: watch::Sender<SessionFacts>,
     pub(crate) identity: Arc<dyn Identity>,
     /// Number of requests to the CLI so far; numbers the next one.
@@ -185,6 +193,7 @@ impl Shared {
             changing: Arc::default(),
             events: feeds.events,
             messages: feeds.messages,
+            cli_turns: feeds.cli_turns,
             facts,
             identity: Arc::new(SessionIdentity { facts: known, data }),
             asked: AtomicU64::new(0),

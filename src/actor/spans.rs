@@ -167,6 +167,7 @@ fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Completed { .. } => "completed",
         Outcome::Appended => "appended",
+        Outcome::Joined { .. } => "joined",
         Outcome::Deferred { .. } => "deferred",
         Outcome::Interrupted { .. } => "interrupted",
         Outcome::Failed { .. } => "failed",

@@ -42,6 +42,12 @@ pub enum Outcome {
     /// The prompt was appended to the conversation without asking the model
     /// ([`Prompt::should_query`](crate::Prompt::should_query)), and the CLI gave no result for it.
     Appended,
+    /// The CLI had begun the turn by itself ([`Session::cli_turns`](crate::Session::cli_turns)) and took a prompt into it.
+    /// The rest of the turn, its result and its cost are those of the prompt's turn.
+    Joined {
+        /// The uuid of the prompt.
+        prompt_uuid: String,
+    },
     /// The turn was ended early.
     Interrupted {
         /// Who ended the turn.
@@ -167,7 +173,10 @@ impl Outcome {
         match self {
             Outcome::Completed { result, .. } => Some(result),
             Outcome::Interrupted { result, .. } | Outcome::Failed { result, .. } => result.as_deref(),
-            Outcome::NotStarted { .. } | Outcome::Appended | Outcome::Deferred { .. } => None,
+            Outcome::NotStarted { .. }
+            | Outcome::Appended
+            | Outcome::Joined { .. }
+            | Outcome::Deferred { .. } => None,
         }
     }
 
@@ -181,7 +190,7 @@ impl Outcome {
             | Outcome::Interrupted { usage, .. }
             | Outcome::Failed { usage, .. }
             | Outcome::Deferred { usage, .. } => Some(usage),
-            Outcome::NotStarted { .. } | Outcome::Appended => None,
+            Outcome::NotStarted { .. } | Outcome::Appended | Outcome::Joined { .. } => None,
         }
     }
 
@@ -242,6 +251,10 @@ impl Outcome {
             Outcome::Appended => Err(Error::new(
                 ErrorKind::TurnFailed,
                 "the prompt was appended without asking the model, so there is no result",
+            )),
+            Outcome::Joined { prompt_uuid } => Err(Error::new(
+                ErrorKind::TurnFailed,
+                format!("the CLI took the prompt {prompt_uuid} into the turn, and the prompt has the result"),
             )),
             Outcome::NotStarted { .. } => {
                 Err(Error::new(ErrorKind::Stopped, "the session ended before the prompt was sent"))

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::handle::Session;
 use super::messages::{Messages, Own};
+use crate::actor::turn::cli_turns::CliTurns;
 use crate::actor::context::Feeds;
 use crate::actor::mirror::SharedStore;
 use crate::actor::supervisor::killing::KillSwitch;
@@ -138,6 +139,12 @@ impl SessionBuilder {
     pub fn messages(&mut self) -> Messages {
         let (listener, gone) = self.feeds().listen();
         Messages::of(listener, gone)
+    }
+
+    /// Opens the turns that the CLI of the session begins by itself, from its start on: see [`CliTurns`]. A clone of the builder has
+    /// turns of its own.
+    pub fn cli_turns(&mut self) -> CliTurns {
+        self.feeds().cli_turns()
     }
 
     fn feeds(&mut self) -> &mut Feeds {

@@ -12,6 +12,7 @@ use crate::actor::context::Shared;
 use crate::actor::messages::conversation::ConversationMessage;
 use crate::actor::messages::session::{Internal, SessionMessage};
 use crate::actor::turn::Turn;
+use crate::actor::turn::cli_turns::CliTurns;
 use crate::actor::turn::steering::Steering;
 use crate::error::{Error, Result};
 use crate::prompt::Prompt;
@@ -145,6 +146,13 @@ impl Session {
     /// `SessionStart` hooks and warnings about settings, need [`SessionBuilder::messages`](crate::SessionBuilder::messages).
     pub fn messages(&self) -> Messages {
         Messages::of(self.inner.shared.messages.subscribe(), self.inner.shared.ending.gone.clone())
+    }
+
+    /// Opens the turns that the CLI begins by itself from now on, in place of a reader that was opened before. Turns of the start, such
+    /// as one that goes on with what was interrupted, need
+    /// [`SessionBuilder::cli_turns`](crate::SessionBuilder::cli_turns).
+    pub fn cli_turns(&self) -> CliTurns {
+        self.inner.shared.cli_turns.subscribe(self.inner.shared.ending.gone.clone())
     }
 
     /// Reports the state of the session: its actors, calls in flight, queues and counters. Takes at most

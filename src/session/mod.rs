@@ -7,6 +7,7 @@
 //! | to | call | type |
 //! |---|---|---|
 //! | read every message, also between turns | [`Session::messages`] | [`Messages`] |
+//! | read turns that the CLI begins by itself | [`Session::cli_turns`] | [`CliTurns`] |
 //! | show text while the model writes it | [`Turn::deltas`](crate::Turn::deltas) | [`Deltas`] |
 //! | send a message into the running turn | [`Session::steer`] | [`Steering`] |
 //! | send a request that few programs need | [`Session::requests`] | [`Requests`] |
@@ -30,6 +31,7 @@ mod servers;
 mod start;
 
 pub use crate::actor::supervisor::killing::KillSwitch;
+pub use crate::actor::turn::cli_turns::CliTurns;
 pub use crate::actor::turn::steering::{Steered, Steering};
 pub use crate::identity::TestSession;
 pub use crate::prompt::PromptPriority;

@@ -15,6 +15,8 @@ pub(super) struct CliState {
     ended: u64,
     /// Set by the first `command_lifecycle` of the incarnation that takes prompts.
     tells_lifecycle: bool,
+    /// Set by the first session state of the incarnation that takes prompts.
+    tells_state: bool,
 }
 
 impl CliState {
@@ -32,12 +34,17 @@ impl CliState {
         self.tells_lifecycle
     }
 
+    pub(super) fn tells_state(&self) -> bool {
+        self.tells_state
+    }
+
     pub(super) fn ready(&mut self, epoch: u64) {
-        (self.ready, self.tells_lifecycle) = (Some(epoch), false);
+        (self.ready, self.tells_lifecycle, self.tells_state) = (Some(epoch), false, false);
     }
 
     pub(super) fn message(&mut self, message: &Message) {
         self.tells_lifecycle |= matches!(message, Message::CommandLifecycle(_));
+        self.tells_state |= matches!(message, Message::System(system) if system.session_state().is_some());
     }
 
     /// The queue to the incarnation has closed: its end is still to be told.

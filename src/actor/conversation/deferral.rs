@@ -145,7 +145,8 @@ impl ConversationState {
     pub(super) fn defer(&mut self, deferral: Deferral) -> Result<()> {
         let Deferral { question, call, usage } = deferral;
         let refused = |why: &str| Err(Error::new(ErrorKind::NotDeferrable, why));
-        let cut = self.limits.passed().is_some();
+        // In a run of its own the CLI asks for no prompt of ours.
+        let cut = self.limits.passed().is_some() || self.cli_run.is_open();
         let running = self.running.as_mut().filter(|running| {
             !cut && running.turn.is_some()
                 && !running.interrupting

@@ -32,24 +32,29 @@ impl ConversationState {
     pub(super) fn result(&mut self, result: Arc<Typed<ResultMessage>>) {
         self.note_recorded();
         let Some(running) = &self.running else { return };
-        let aborted = result.terminal_reason.as_ref().is_some_and(TerminalReason::is_aborted);
-        // `aborted` counts even for a success: CLI 2.1.330 reports success for a turn that a message with the priority
-        // `now` has cut off.
-        let outcome = if result.is_success() && !aborted {
-            Outcome::Completed { result, usage: Arc::default() }
-        } else if let Some(by) = self.limits.passed() {
-            Outcome::interrupted(by, Some(result))
-        } else if aborted || running.interrupting || running.cancelled {
-            Outcome::interrupted(InterruptedBy::User, Some(result))
-        } else {
-            Outcome::failed(self.failure.error(&result), Some(result))
-        };
+        let outcome = self.outcome_of(result, running.interrupting || running.cancelled);
         self.end_turn(outcome);
         self.next();
     }
 
+    /// The outcome of a turn by its result. `interrupted`: the CLI was asked to end the turn.
+    pub(super) fn outcome_of(&self, result: Arc<Typed<ResultMessage>>, interrupted: bool) -> Outcome {
+        let aborted = result.terminal_reason.as_ref().is_some_and(TerminalReason::is_aborted);
+        // `aborted` counts even for a success: CLI 2.1.330 reports success for a turn that a message with the priority
+        // `now` has cut off.
+        if result.is_success() && !aborted {
+            Outcome::Completed { result, usage: Arc::default() }
+        } else if let Some(by) = self.limits.passed() {
+            Outcome::interrupted(by, Some(result))
+        } else if aborted || interrupted {
+            Outcome::interrupted(InterruptedBy::User, Some(result))
+        } else {
+            Outcome::failed(self.failure.error(&result), Some(result))
+        }
+    }
+
     /// Notes that the conversation is on disk: the CLI writes the transcript before it sends a result.
-    fn note_recorded(&self) {
+    pub(super) fn note_recorded(&self) {
         self.shared.facts.send_if_modified(|facts| !std::mem::replace(&mut facts.recorded, true));
     }
 
@@ -114,13 +119,14 @@ impl ConversationState {
         if let Some(sender) = self.resumed.give_up() {
             sender.end(outcome.clone());
         }
+        self.cli_run_ends_with_cli(outcome.clone());
         self.end_turn(outcome);
         self.give_back_queue();
     }
 
     /// Tells the supervisor that no turn runs and none will begin, if that is so.
     pub(super) fn tell_drained(&self) {
-        if self.draining && self.running.is_none() && self.steering.is_empty() {
+        if self.draining && self.running.is_none() && !self.cli_run.is_open() && self.steering.is_empty() {
             self.shared.tell(Internal::Drained);
         }
     }

@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use super::ConversationState;
+use super::cli_run::CliRun;
 use super::results::{PromptProgress, TurnEnd};
 use crate::actor::messages::conversation::CliEvent;
 use crate::actor::messages::session::Internal;
@@ -39,6 +40,9 @@ impl ConversationState {
         for piece in &pieces {
             self.watch_piece(piece);
             self.meter.message(piece);
+            if !matches!(self.cli_run, CliRun::None) {
+                self.watch_cli_run(piece, false);
+            }
             self.run.message(piece, now);
         }
         if self.shared.messages.has_subscribers() {
@@ -56,13 +60,17 @@ impl ConversationState {
         self.failure.note(&message);
         self.meter.message(&message);
         let end = self.watch(&message);
+        let is_held = self.watch_cli_run(&message, end.is_some());
         self.run.message(&message, Instant::now());
         // Not for the application: messages for the host, and entries for the session's store.
         let hidden = matches!(&message, Message::System(system) if system.sdk_host_only())
             || message.kind() == "transcript_mirror";
-        if !hidden {
-            self.hand_over(&message);
+        match (hidden, is_held) {
+            (true, _) => {}
+            (false, true) => self.tell(&message),
+            (false, false) => self.hand_over(&message),
         }
+        self.cli_run_ends_with(&message);
         match (end, &message) {
             (Some(end), _) => self.turn_ends(end),
             (None, Message::CommandLifecycle(lifecycle)) => {
@@ -78,6 +86,9 @@ impl ConversationState {
     fn watch(&mut self, message: &Message) -> Option<TurnEnd> {
         self.cli.message(message);
         self.watch_steering(message);
+        if self.is_of_cli_run(message) {
+            return None;
+        }
         let end = self.running.as_mut()?.watch.message(message, self.cli.tells_lifecycle());
         self.confirm_offer();
         self.write_steering();
@@ -102,16 +113,24 @@ impl ConversationState {
         self.shared.messages.send(message.clone(), message.raw().get().len());
     }
 
-    /// Hands messages to the running turn, and counts the messages that no turn takes.
-    fn send_to_turn(&mut self, messages: impl ExactSizeIterator<Item = Message>) {
+    /// Hands messages to the CLI's own run or to the running turn, and counts the messages that no turn takes.
+    pub(super) fn send_to_turn(&mut self, messages: impl ExactSizeIterator<Item = Message>) {
         let unread = &self.shared.counting.unread_messages;
-        let turn = self.running.as_ref().and_then(|running| running.turn.as_ref());
+        let turn = match self.cli_run.open() {
+            Some(run) => run.sender(),
+            None => self.running.as_ref().and_then(|running| running.turn.as_ref()),
+        };
         let Some(turn) = turn else { return unread.add(messages.len() as u64) };
         match turn.buffer.push(messages) {
             Ok(dropped) => unread.add(dropped),
             Err((error, behind)) => {
                 unread.add(behind);
-                self.end_turn_for_reader(Outcome::failed(error, None));
+                let outcome = Outcome::failed(error, None);
+                if self.cli_run.is_open() {
+                    self.end_cli_run_for_reader(outcome);
+                } else {
+                    self.end_turn_for_reader(outcome);
+                }
             }
         }
     }

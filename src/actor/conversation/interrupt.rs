@@ -82,6 +82,12 @@ impl ConversationState {
             self.run_changed();
             return;
         }
+        if let Some(run) = self.cli_run.open_mut().filter(|run| run.is(&turn)) {
+            if let (true, Some(epoch)) = (run.cancel(ended), self.cli.ready_epoch()) {
+                self.ask_to_end(turn, epoch, None);
+            }
+            return;
+        }
         let (is_over, cli_has_ended) = (self.holds_end(), self.holds_end_of_cli());
         let Some(running) = self.running.as_mut().filter(|running| running.is(&turn)) else { return };
         running.await_end.retain(|waiting| !waiting.is_closed());
@@ -94,12 +100,17 @@ impl ConversationState {
         let not_begun = running.watch.progress() < PromptProgress::Started;
         let uuid = not_begun.then(|| running.watch.uuid().to_owned());
         let epoch = running.outbound.epoch();
+        self.ask_to_end(turn, epoch, uuid);
+    }
+
+    /// Has the CLI end a turn. `not_begun`: the uuid of a prompt with which the CLI may not have begun.
+    fn ask_to_end(&mut self, turn: TurnKey, epoch: u64, not_begun: Option<String>) {
         self.limit_ending();
         self.cancels.number += 1;
         let number = self.cancels.number;
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
         let task = Task::spawn(async move {
-            let answer = end_in_cli(&shared, epoch, uuid).await;
+            let answer = end_in_cli(&shared, epoch, not_begun).await;
             // A conversation that has ended has no turn.
             myself.cast(ConversationMessage::CancelAnswered { number, answer }).ok();
         });
@@ -139,7 +150,9 @@ impl ConversationState {
         limit: Duration,
         reply: oneshot::Sender<Result<Reply<InterruptReceipt>>>,
     ) {
-        if let Some(running) = &mut self.running {
+        if let Some(run) = self.cli_run.open_mut() {
+            run.set_interrupting(true);
+        } else if let Some(running) = &mut self.running {
             running.interrupting = true;
         }
         let queued = self.queue.iter().map(|queued| queued.uuid.as_str());
@@ -149,7 +162,7 @@ impl ConversationState {
             self.give_back_queue();
         }
         let (shared, myself) = (self.shared.clone(), self.myself.clone());
-        let turn_runs = self.running.is_some();
+        let turn_runs = self.running.is_some() || self.cli_run.is_open();
         let mut body = json!({ "subtype": "interrupt" });
         if cancel_queued {
             body["cancel_queued"] = true.into();

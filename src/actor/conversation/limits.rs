@@ -68,17 +68,32 @@ impl ConversationState {
         self.limits.end_turn();
         let timeouts = &self.shared.options().timeouts;
         // Counted from the first time that the prompt was written, across restarts of the CLI.
-        let began = self.running.as_ref().map_or_else(Instant::now, |running| running.first_sent);
+        let of_prompt = || self.running.as_ref().map_or_else(Instant::now, |running| running.first_sent);
+        let began = self.cli_run.open().map_or_else(of_prompt, |run| run.began);
         if let Some(limit) = timeouts.turn {
             self.limits.deadlines.insert(after(began, limit), Limit::Turn);
         }
         self.heard();
     }
 
+    /// Starts the limits of the CLI's own run. A prompt that was written before waits for the run, and has its limits
+    /// afterwards, unless it is being cancelled.
+    pub(super) fn limit_cli_run(&mut self) {
+        if self.running.as_ref().is_none_or(|running| !running.cancelled) {
+            self.start_limits();
+            self.arm_limits();
+        }
+    }
+
+    /// Whether a prompt's turn or the CLI's own run goes on.
+    fn is_in_turn(&self) -> bool {
+        self.running.is_some() || self.cli_run.is_open()
+    }
+
     /// Restarts the limit of silence: the CLI has said something.
     pub(super) fn heard(&mut self) {
         let Some(limit) = self.shared.options().timeouts.silence else { return };
-        if self.running.is_none() || self.limits.passed.is_some() {
+        if !self.is_in_turn() || self.limits.passed.is_some() {
             return;
         }
         let next = after(Instant::now(), limit);
@@ -123,7 +138,7 @@ impl ConversationState {
     }
 
     fn limit_passed(&mut self, limit: Limit) {
-        let Some(epoch) = self.cli.ready_epoch().filter(|_| self.running.is_some()) else { return };
+        let Some(epoch) = self.cli.ready_epoch().filter(|_| self.is_in_turn()) else { return };
         let timeouts = &self.shared.options().timeouts;
         let (name, passed) = match limit {
             Limit::Turn => ("turn", timeouts.turn.unwrap_or_default()),
@@ -136,7 +151,10 @@ impl ConversationState {
                 return self.shared.tell(Internal::GiveUpCli { epoch, reason });
             }
         };
-        let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
+        let cancelled = match self.cli_run.open() {
+            Some(run) => run.is_cancelled(),
+            None => self.running.as_ref().is_some_and(|running| running.cancelled),
+        };
         if self.limits.passed.is_some() || cancelled {
             return;
         }

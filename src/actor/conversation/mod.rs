@@ -19,6 +19,7 @@
 //!
 //! - here: the actor, and prompts on their way to the CLI
 //! - [`cli`]: which incarnation takes prompts
+//! - [`cli_run`]: runs that the CLI begins by itself
 //! - [`queue`]: prompts that wait for their turn
 //! - [`incoming`]: messages of the CLI
 //! - [`results`]: which result ends a turn
@@ -37,6 +38,7 @@
 //! prompts were accepted.
 
 mod cli;
+mod cli_run;
 mod deferral;
 mod ending;
 mod incoming;
@@ -68,6 +70,7 @@ use crate::prompt::Prompt;
 use crate::report::failure::FailureSigns;
 use crate::report::{ConversationSnapshot, Event, Outcome};
 use cli::CliState;
+use cli_run::CliRun;
 use deferral::ResumedTurn;
 use interrupt::Cancels;
 use limits::{Limit, Limits};
@@ -86,6 +89,7 @@ pub(crate) struct ConversationState {
     cli: CliState,
     queue: PromptQueue,
     running: Option<RunningTurn>,
+    cli_run: CliRun,
     /// Messages into the running turn whose outcome is not known yet.
     steering: VecDeque<PendingMessage>,
     run: RunTracker,
@@ -137,6 +141,7 @@ impl Actor for Conversation {
             cli: CliState::default(),
             queue: PromptQueue::default(),
             running: None,
+            cli_run: CliRun::None,
             steering: VecDeque::new(),
             cancels: Cancels::new(&myself),
             draining: false,
@@ -177,6 +182,9 @@ impl Actor for Conversation {
             ConversationMessage::NotInterrupted => {
                 if let Some(running) = &mut state.running {
                     running.interrupting = false;
+                }
+                if let Some(run) = state.cli_run.open_mut() {
+                    run.set_interrupting(false);
                 }
             }
             ConversationMessage::Cancel { turn, ended } => state.cancel(turn, ended),
@@ -246,7 +254,7 @@ impl ConversationState {
     /// Starts the next turn if a CLI takes prompts and no turn runs: from a message into the turn before, or from the
     /// next prompt of the queue.
     fn next(&mut self) {
-        if self.running.is_some() || self.resumed.comes_first() {
+        if self.running.is_some() || self.resumed.comes_first() || self.holds_prompts() {
             return;
         }
         self.write_steering();
@@ -308,20 +316,23 @@ impl ConversationState {
 
     /// Publishes whether the run is over, and sets the limits of the run and of an idle session.
     fn run_changed(&mut self) {
-        let ended =
-            self.run.ended() && self.running.is_none() && self.steering.is_empty() && self.queue.is_empty();
+        let works = self.running.is_some() || self.cli_run.is_open();
+        let ended = self.run.ended() && !works && self.steering.is_empty() && self.queue.is_empty();
         self.shared.facts.send_if_modified(|facts| std::mem::replace(&mut facts.run_ended, ended) != ended);
         self.limit_idle(ended);
         self.limit_session(Limit::Run, self.run.ceiling_at());
     }
 
     fn snapshot(&self) -> ConversationSnapshot {
-        let turn = self.running.as_ref().and_then(|running| running.turn.as_ref());
+        let turns = [
+            self.running.as_ref().and_then(|running| running.turn.as_ref()),
+            self.cli_run.open().and_then(|run| run.sender()),
+        ];
         ConversationSnapshot {
-            turn_running: self.running.is_some(),
+            turn_running: self.running.is_some() || self.cli_run.is_open(),
             queued: self.queue.len(),
             steering: self.steering.len(),
-            unread_bytes: turn.map_or(0, |turn| turn.buffer.unread()),
+            unread_bytes: turns.into_iter().flatten().map(|turn| turn.buffer.unread()).sum(),
             idle: self.shared.facts.borrow().run_ended,
             background_tasks: self.run.tasks(),
         }

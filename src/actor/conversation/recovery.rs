@@ -29,15 +29,17 @@ impl ConversationState {
         }
         let cancelled = self.running.as_ref().is_some_and(|running| running.cancelled);
         let deferred = self.running.as_mut().and_then(|running| running.deferred.take());
+        let by_user = cause.is_some() && limit.is_none() && cancelled && deferred.is_none();
         let outcome = match (cause, limit, self.shared.ending.failed()) {
             _ if let Some(outcome) = deferred => outcome,
-            (Some(_), None, _) if cancelled => Outcome::interrupted(InterruptedBy::User, None),
             (Some(_), Some(by), _) => Outcome::interrupted(by, None),
             (Some(cause), None, _) => Outcome::interrupted(InterruptedBy::CliExit { cause }, None),
             (None, _, Some(error)) => Outcome::failed(error.clone(), None),
             (None, _, None) => Outcome::interrupted(InterruptedBy::Stop, None),
         };
-        self.end_turn(outcome);
+        self.cli_run_ends_with_cli(outcome.clone());
+        let interrupted = Outcome::interrupted(InterruptedBy::User, None);
+        self.end_turn(if by_user { interrupted } else { outcome });
         self.run_changed();
     }
 

@@ -221,7 +221,7 @@ fn unreadable(reason: &str) -> TurnEnd {
 }
 
 /// The message as a result, readable or not.
-fn result_of(message: &Message) -> Option<TurnEnd> {
+pub(super) fn result_of(message: &Message) -> Option<TurnEnd> {
     match message {
         Message::Result(result) => Some(TurnEnd::Result(result.clone())),
         Message::Other(other) if other.kind() == "result" => {

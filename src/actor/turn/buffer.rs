@@ -188,6 +188,16 @@ impl TurnBuffer {
         Poll::Pending
     }
 
+    /// Waits for a message or for the end. Takes nothing.
+    pub(super) fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.ended || !state.queue.is_empty() {
+            return Poll::Ready(());
+        }
+        state.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
     /// Drops all unread messages. Returns how many partial messages were dropped before for want of room.
     pub(super) fn discard(&self) -> u64 {
         let mut state = self.state();

@@ -1,6 +1,7 @@
 //! A turn, as the application sees it: a stream of messages with one outcome.
 
 mod buffer;
+pub(crate) mod cli_turns;
 pub(crate) mod steering;
 #[cfg(test)]
 mod tests;
@@ -128,6 +129,15 @@ impl Turn {
     /// Safe to cancel: a message is taken only when it is returned.
     pub async fn next(&mut self) -> Option<Message> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    /// Waits until a message can be read, or the turn is over: before that the prompt waits, or the CLI has sent nothing for it.
+    ///
+    /// Safe to cancel: no message is taken.
+    pub async fn begun(&mut self) {
+        if !self.over {
+            std::future::poll_fn(|cx| self.buffer.poll_begun(cx)).await;
+        }
     }
 
     /// Number of partial messages (`stream_event`) before the last message that [`next`](Turn::next) returned that were

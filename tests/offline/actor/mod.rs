@@ -4,6 +4,7 @@ mod answers;
 mod backpressure;
 mod bursts;
 mod cancellation;
+mod cli_turns;
 mod drops;
 mod failures;
 mod isolation;
