@@ -67,6 +67,8 @@ pub(crate) struct SessionFacts {
     pub(crate) recorded: bool,
     /// Whether the run is over.
     pub(crate) run_ended: bool,
+    /// Whether background tasks of the CLI keep the run open.
+    pub(crate) background: bool,
 }
 
 /// The session, for handlers and factories of states.
@@ -184,6 +186,7 @@ impl Shared {
             resuming: spec.resumed_call.is_some(),
             recorded: continues(&spec.options),
             run_ended: true,
+            background: false,
         };
         let (facts, known) = watch::channel(facts);
         Arc::new(Self {

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::handle::Session;
 use super::messages::{Messages, Own};
-use crate::actor::turn::cli_turns::CliTurns;
 use crate::actor::context::Feeds;
 use crate::actor::mirror::SharedStore;
 use crate::actor::supervisor::killing::KillSwitch;
+use crate::actor::turn::cli_turns::CliTurns;
 use crate::blocking::caught::DropElsewhere;
 use crate::control::{
     CallbackContext, CallbackHandlers, DialogAnswer, DialogRequest, Hook, IntoReply, erase,

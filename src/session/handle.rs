@@ -206,6 +206,12 @@ impl Session {
         }
     }
 
+    /// Whether background agents or workflows of the CLI run: their end may begin [a turn](Session::cli_turns). Shells and monitors do
+    /// not count, because they may never end.
+    pub fn works_in_background(&self) -> bool {
+        self.inner.shared.facts.borrow().background
+    }
+
     /// Stops the session, and returns when no process and no task of it is left, within
     /// [`shutdown_bound`](Session::shutdown_bound).
     ///

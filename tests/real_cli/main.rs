@@ -30,3 +30,4 @@ mod kills;
 mod orphans;
 mod steering;
 mod surface;
+mod wakes;

@@ -364,6 +364,7 @@ impl Row for FeedRow {
         let (event, prompt, note) = match &entry.event {
             FeedEvent::Accepted { prompt } => ("accepted", Some(prompt), String::new()),
             FeedEvent::Begun { prompt } => ("begun", Some(prompt), String::new()),
+            FeedEvent::BegunByCli { prompt } => ("begun_by_cli", Some(prompt), String::new()),
             FeedEvent::Continues { prompt } => ("continues", Some(prompt), String::new()),
             FeedEvent::Held { prompt } => ("held", Some(prompt), String::new()),
             FeedEvent::Ended { prompt, outcome, .. } => ("ended", Some(prompt), outcome.clone()),

@@ -26,12 +26,14 @@ pub enum FleetEnd {
 /// |---|---|---|
 /// | a prompt | accepted | `Accepted` |
 /// | | a CLI begins with it | `Begun` |
+/// | | a CLI begins a turn by itself | `BegunByCli` |
 /// | | its owner was lost or drained, and it waits to go on with its continuation | `Continues` |
 /// | | the API has rejected its turn before anything ran, and it waits again | `Held` |
 /// | | it has its outcome: by its turn, by a lost owner, in the queue, by a withdrawal or a deletion | `Ended` |
 /// | a name | a prompt or a `warm` waits for a slot | `Waiting` |
 /// | | it has a slot and an owner, and its session starts | `Activating` |
 /// | | its session is up | `Activated` |
+/// | | its first request after a wake read less from the prompt cache than it wrote | `CacheLost` |
 /// | | its session could not be started | `ActivationFailed` |
 /// | | the next activation waits after a failure | `BackingOff` |
 /// | | another node has claimed it first | `Elsewhere` |
@@ -64,6 +66,9 @@ pub enum FleetEvent {
     Activating { name: Name, term: Term },
     /// The session has started.
     Activated { name: Name, term: Term, resumed: bool },
+    /// The first request to the model after the session was woken wrote more tokens to the prompt cache than it read from it: the session
+    /// has slept for longer than the cache lives, or its profile begins requests otherwise than before.
+    CacheLost { name: Name, cache_read: u64, cache_creation: u64 },
     /// The session could not be started. With a cause the failure is not the session's, and counts for no quarantine.
     ActivationFailed { name: Name, why: String, cause: Option<Cause> },
     /// The session ended by a failure or could not be started. Its next activation waits for this time, in milliseconds.
@@ -76,6 +81,9 @@ pub enum FleetEvent {
     Unquarantined { name: Name },
     /// A CLI begins with a prompt.
     Begun { name: Name, prompt: PromptId },
+    /// The CLI has begun a turn by itself: a background task has ended, or a schedule of the session's was due. Its record has
+    /// [`PromptOrigin::Cli`](crate::PromptOrigin::Cli).
+    BegunByCli { name: Name, prompt: PromptId },
     /// The owner that had begun with a prompt was lost, or the fleet drained. The prompt waits to go on with its continuation.
     Continues { name: Name, prompt: PromptId },
     /// The API has rejected the turn of a prompt before anything ran. Its credential is held, see `Degraded`, and the prompt waits again.

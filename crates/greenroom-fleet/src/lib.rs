@@ -139,12 +139,12 @@ pub use query::lists::{
 };
 pub use question::{AnswerError, QuestionAnswer, QuestionQuery};
 pub use record::label::Labels;
-pub use record::usage::{Usage, UsageEntry, UsageQuery};
+pub use record::usage::{Usage, UsageEntry, UsageQuery, Wakes};
 pub use record::{
     Cause, CommandKind, CommandRecord, CommandResult, CommandState, Credential, Decision, Hold,
     InterruptedBy, InvalidCredential, NameRecord, NameState, NodeRecord, NodeState, ProcessRecord,
-    PromptContent, PromptHold, PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind,
-    QuestionRecord, TenantRecord, Trying, Unsent,
+    PromptContent, PromptHold, PromptOrigin, PromptOutcome, PromptRecord, PromptState, Quarantine,
+    QuarantineKind, QuestionRecord, TenantRecord, Trying, Unsent,
 };
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,

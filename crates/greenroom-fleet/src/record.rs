@@ -22,12 +22,15 @@
 //!  │            │ claim by a later term, recover
 //!  │            ├── without a continuation ───────► Ended (interrupted: owner lost)
 //!  └────────────┘ with a continuation, which is sent in place of the prompt
+//!
+//!  A turn that the CLI has begun by itself is Begun from its first row on, and never Queued.
 //! ```
 
 mod cause;
 mod command;
 mod hold;
 pub(crate) mod label;
+mod node;
 mod outcome;
 mod quarantine;
 pub(crate) mod usage;
@@ -43,6 +46,7 @@ use crate::record::usage::Usage;
 pub use cause::Cause;
 pub use command::{CommandKind, CommandRecord, CommandResult, CommandState};
 pub use hold::{Credential, Hold, InvalidCredential, PromptHold, Trying};
+pub use node::{NodeRecord, NodeState, ProcessRecord};
 pub use outcome::{InterruptedBy, PromptOutcome, Unsent};
 pub use quarantine::{Quarantine, QuarantineKind};
 
@@ -84,6 +88,10 @@ pub struct NameRecord {
     /// The prompt that a CLI has begun with and not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<PromptId>,
+    /// The turn that the session's CLI has begun by itself and not ended. A prompt that was sent as the turn began runs beside it: the CLI
+    /// does one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cli_turn: Option<PromptId>,
     /// The prompt that goes on with its continuation before all that wait: its owner was lost after it had begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<PromptId>,
@@ -112,6 +120,11 @@ impl NameRecord {
         !matches!(self.state, NameState::Free | NameState::Owned { .. })
             || !self.failures.is_empty()
             || self.losses > 0
+    }
+
+    /// The turns that run, in the order in which the CLI does them.
+    pub(crate) fn turns(&self) -> impl Iterator<Item = PromptId> + use<> {
+        [self.cli_turn, self.running].into_iter().flatten()
     }
 
     /// The reason for which its prompts wait, as far as it is known.
@@ -190,6 +203,9 @@ pub struct PromptRecord {
     pub due_at: Timestamp,
     /// When the prompt ends as unsent if no CLI has begun with it.
     pub expires_at: Timestamp,
+    /// Who has begun the turn.
+    #[serde(default, skip_serializing_if = "PromptOrigin::is_application")]
+    pub origin: PromptOrigin,
     /// The place of the prompt: it grows with each prompt of the session. Of two sessions, the one whose prompt has the lower place
     /// has waited longer.
     pub order: u64,
@@ -231,6 +247,25 @@ impl PromptRecord {
     /// also if the clock was set back since it was accepted, and so may one that goes on with its continuation.
     pub fn is_due(&self, now: Timestamp) -> bool {
         !self.is_reminder() || self.begins > 0 || self.due_at <= now
+    }
+}
+
+/// Who has begun a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PromptOrigin {
+    /// The application has sent the prompt.
+    #[default]
+    Application,
+    /// The session's CLI has begun the turn by itself: a background task has ended, or a schedule of the session's was due. The record
+    /// stands for a prompt that nobody has sent; it has no content.
+    Cli,
+}
+
+impl PromptOrigin {
+    fn is_application(&self) -> bool {
+        *self == Self::Application
     }
 }
 
@@ -314,65 +349,6 @@ pub enum Decision {
         /// When it was noticed.
         at: Timestamp,
     },
-}
-
-/// A process that runs sessions of the fleet.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct NodeRecord {
-    /// The id of this start of the process.
-    pub id: NodeId,
-    /// The name of the host, stable over restarts.
-    pub host: String,
-    /// The state.
-    pub state: NodeState,
-    /// Renewals so far. A node whose counter stands still for a lease is dead.
-    pub renewals: u64,
-    /// When the node joined or last renewed its lease, on the backend's clock.
-    pub renewed_at: Timestamp,
-    /// The end of the lease on the backend's clock.
-    pub lease_until: Timestamp,
-    /// Names that the node owns.
-    pub owns: u32,
-    /// Sessions that the node can have live at a time: its `limits.live`.
-    pub capacity: u32,
-    /// An operator has asked the node to drain.
-    pub asked_to_drain: bool,
-}
-
-impl NodeRecord {
-    pub(crate) fn is_alive(&self) -> bool {
-        self.state != NodeState::Dead
-    }
-}
-
-/// A process group that runs the session of a name, kept for the case that its owner is lost.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ProcessRecord {
-    /// The name.
-    pub name: Name,
-    /// The term of the owner that runs the process.
-    pub term: Term,
-    /// The owner's node.
-    pub node: NodeId,
-    /// The node's host, on which the process runs.
-    pub host: String,
-    /// The identity of the process group, as the owner gave it.
-    pub process: Value,
-}
-
-/// The state of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum NodeState {
-    /// The node takes names.
-    Up,
-    /// The node gives its names back and takes no others.
-    Draining,
-    /// The node has ended, or lost its lease. This is final: a process that comes back joins with a new id.
-    Dead,
 }
 
 /// The account of a tenant.

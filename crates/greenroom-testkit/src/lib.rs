@@ -11,6 +11,7 @@
 //! - [`Fault`] breaks a part of a running session on purpose.
 //! - [`Recorder`] keeps what goes over the wire as a [`Transcript`].
 //! - [`store_conformance`] says whether a session store of yours keeps its promises.
+//! - [`WakeCheck`] says whether sessions of your profile keep the prompt cache when they wake.
 //! - [`invariants`] are the promises of the library as checkers over a transcript.
 
 mod base;
@@ -21,6 +22,8 @@ mod leak;
 mod model;
 #[cfg(feature = "sessions")]
 mod store;
+#[cfg(feature = "sessions")]
+mod wake;
 mod wire;
 
 pub use chaos::plan::{FaultKind, FaultMix, FaultPlan, Step};
@@ -33,9 +36,11 @@ pub use cli::script::Script;
 pub use cli::usage::Usage;
 pub use greenroom::testing::{CallFault, Delivered, Fault};
 pub use leak::LeakCheck;
-pub use model::{MAX_REQUEST_BYTES, ModelRequest, ScriptedModel, ToolResultSeen};
+pub use model::{MAX_REQUEST_BYTES, ModelRequest, PrefixChange, ScriptedModel, ToolResultSeen};
 #[cfg(feature = "sessions")]
 pub use store::{StoreViolation, store_conformance};
+#[cfg(feature = "sessions")]
+pub use wake::{Wake, WakeCheck, WakePlace, WakeReport};
 pub use wire::record::Recorder;
 pub use wire::transcript::{Entry, Line, Transcript, Wire};
 

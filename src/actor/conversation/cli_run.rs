@@ -168,9 +168,7 @@ impl ConversationState {
                 self.note_recorded();
                 self.outcome_of(result, run.interrupting || run.cancelled)
             }
-            Some(TurnEnd::Unreadable(text)) => {
-                Outcome::failed(Error::new(ErrorKind::Malformed, text), None)
-            }
+            Some(TurnEnd::Unreadable(text)) => Outcome::failed(Error::new(ErrorKind::Malformed, text), None),
             None if is_idle => {
                 let text = "the CLI is idle and gave its own run no result";
                 Outcome::failed(Error::new(ErrorKind::Malformed, text), None)

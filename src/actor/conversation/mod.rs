@@ -318,7 +318,12 @@ impl ConversationState {
     fn run_changed(&mut self) {
         let works = self.running.is_some() || self.cli_run.is_open();
         let ended = self.run.ended() && !works && self.steering.is_empty() && self.queue.is_empty();
-        self.shared.facts.send_if_modified(|facts| std::mem::replace(&mut facts.run_ended, ended) != ended);
+        let background = self.run.tasks() > 0;
+        self.shared.facts.send_if_modified(|facts| {
+            let before = (facts.run_ended, facts.background);
+            (facts.run_ended, facts.background) = (ended, background);
+            before != (ended, background)
+        });
         self.limit_idle(ended);
         self.limit_session(Limit::Run, self.run.ceiling_at());
     }

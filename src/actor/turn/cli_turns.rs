@@ -77,7 +77,9 @@ impl CliTurnsFeed {
         match sender.try_send(turn) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Full(_)) => {
-                tracing::warn!("{WAITING} turns that the CLI has begun by itself wait to be read: a further one goes on unread");
+                tracing::warn!(
+                    "{WAITING} turns that the CLI has begun by itself wait to be read: a further one goes on unread"
+                );
                 false
             }
             Err(mpsc::error::TrySendError::Closed(_)) => {

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cli_turns::CliTurnQueue;
 use super::name::steps::losses::{Loss, Losses};
 use crate::health::Membership;
 use crate::id::{AttemptId, Name, PromptId};
@@ -68,6 +69,10 @@ pub(crate) struct Holdings {
     pub(crate) claim: Option<AttemptId>,
     pub(crate) owner: Option<Ownership>,
     pub(crate) session: Option<Session>,
+    /// The turns that the session's CLI has begun by itself.
+    pub(crate) cli_turns: Option<Arc<CliTurnQueue>>,
+    /// The session has resumed its conversation, and the model has not answered since.
+    pub(crate) woken: bool,
     /// The user of the system that the session's CLI runs as, if the fleet has a pool of users.
     pub(crate) user: Option<HeldUser>,
     /// The prompt of the running turn.
@@ -116,6 +121,7 @@ impl NameCell {
     pub(crate) fn renew_kill(&self) {
         let mut holdings = self.holdings();
         (holdings.kill, holdings.is_fenced, holdings.losses) = (CancellationToken::new(), false, None);
+        holdings.cli_turns = None;
     }
 
     /// The name has no owner here any more, and no claim is under way.

@@ -27,7 +27,7 @@ use crate::limits::{FleetLimits, Quotas};
 use crate::lock::locked;
 use crate::pages::{all_holds, all_nodes};
 use crate::profile::{CredentialOf, Placement, Profile, key_of};
-use crate::record::usage::Usage;
+use crate::record::usage::{Usage, Wakes};
 use crate::record::{Cause, Credential, NameState, NodeState, ProcessRecord};
 use crate::request::Change;
 use crate::users::Users;
@@ -98,6 +98,8 @@ pub(crate) struct FleetShared {
     pub(crate) awake: Mutex<HashMap<Name, Arc<NameCell>>>,
     /// The usage of the turns of this node.
     pub(crate) used: Mutex<Usage>,
+    /// The first requests of the sessions that were woken here.
+    pub(crate) wakes: Mutex<Wakes>,
     /// What this node has counted.
     pub(crate) metrics: Metrics,
     /// Readers of turns that run on this node.

@@ -12,6 +12,7 @@
 pub(crate) mod admitter;
 pub(crate) mod asker;
 pub(crate) mod cell;
+pub(crate) mod cli_turns;
 pub(crate) mod context;
 pub(crate) mod deletion;
 pub(crate) mod keeper;

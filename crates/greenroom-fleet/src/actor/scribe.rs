@@ -31,7 +31,7 @@ const NOT_KEPT: &str = "greenroom_fleet_not_kept";
 /// node. Returns the outcome of the turn.
 ///
 /// Complete messages have consecutive numbers over the whole prompt. `last_seq` is the number of the last one that is kept
-/// already: 0, or more when a continuation goes on after a lost owner.
+/// already: 0, or more when a continuation goes on after a lost owner. `read` are the messages that were read of the turn before.
 ///
 /// The next batch is read while a batch is being kept, so at most two times [`BATCH`] messages and [`BATCH_BYTES`] are held. A slow
 /// backend or reader delays nothing in the session: messages that are not read yet wait in the session's own buffer. `signs` takes in each
@@ -41,12 +41,13 @@ pub(crate) async fn write_down(
     owner: &Ownership,
     prompt: PromptId,
     last_seq: u64,
+    read: Vec<Message>,
     turn: &mut Turn,
     signs: &TurnSigns,
 ) -> Result<greenroom::Result<Outcome>, NotDone> {
     let scribe = Scribe { shared, owner, prompt };
     let mut shown = Shown { last_seq, feed: shared.hub.open(prompt) };
-    let mut next = Batch::default();
+    let mut next = Batch::of(read);
     let mut is_read = false;
     let mut keeping = pin!(Fuse::terminated());
     loop {
@@ -91,6 +92,11 @@ struct Batch {
 }
 
 impl Batch {
+    fn of(messages: Vec<Message>) -> Self {
+        let bytes = messages.iter().map(|message| message.raw().get().len()).sum();
+        Self { messages, bytes }
+    }
+
     fn is_full(&self) -> bool {
         self.messages.len() >= BATCH || self.bytes >= BATCH_BYTES
     }

@@ -125,7 +125,7 @@ impl Admission {
         true
     }
 
-    fn charge(&mut self, name: &Name) {
+    pub(super) fn charge(&mut self, name: &Name) {
         let Some(seat) = self.seats.get(name) else { return };
         if let Some(tenant) = self.tenants.get_mut(&seat.tenant) {
             self.ring.charge(tenant);

@@ -101,6 +101,9 @@ pub(crate) enum AdmissionMessage {
     Withdraw,
     /// The activation of the name is up: it runs its turn, or is idle if it asks for none.
     Started,
+    /// The CLI of an idle holder has begun a turn by itself: it runs, and its tenant pays for it like for any turn. A request for its next turn
+    /// stands.
+    BegunByCli,
     /// The turn of the name has ended, or could not begin. The name is idle.
     TurnEnded,
     /// Background work or a question keeps an idle holder from being evicted, until the name says that it is over, or that its time is up.
@@ -227,8 +230,17 @@ impl Admission {
                 self.take_back(promised);
                 self.change_tenant(name.tenant(), |tenant| tenant.share = Some(tenant.tally.live()));
             }
-            message => self.change(name, |seat| seat.handle(&message, now)),
+            message => {
+                if message == AdmissionMessage::BegunByCli && self.is_idle(name) {
+                    self.charge(name);
+                }
+                self.change(name, |seat| seat.handle(&message, now));
+            }
         }
+    }
+
+    fn is_idle(&self, name: &Name) -> bool {
+        self.seats.get(name).is_some_and(|seat| matches!(seat.slot, Slot::Idle { .. }))
     }
 
     /// Some names of the tenant may have become free on other nodes.

@@ -85,6 +85,7 @@ impl Seat {
             (AdmissionMessage::Started, Slot::Starting { turn: true }) => self.slot = Slot::Running,
             (AdmissionMessage::Started, Slot::Starting { turn: false })
             | (AdmissionMessage::TurnEnded, Slot::Running) => self.slot = idle,
+            (AdmissionMessage::BegunByCli, Slot::Idle { .. }) => self.slot = Slot::Running,
             (AdmissionMessage::Busy(busy), slot) => {
                 if matches!(slot, Slot::Idle { .. }) && self.busy && !busy {
                     self.slot = idle;

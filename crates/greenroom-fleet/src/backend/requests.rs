@@ -103,6 +103,9 @@ requests! {
     /// may not begin. It does not wait or is not due, another prompt of the name runs or goes on first, its credential is held, or the tenant
     /// has no money for it. A prompt that has waited for too long ends as unsent.
     fn begin(begin: Begin) -> Owned<Option<Value>>;
+    /// Writes down a turn that the session's CLI has begun by itself, under an id that the owner has made: it runs from now on, beside a prompt
+    /// that runs. Money is set aside for it. `false`: the tenant has none left, and nothing was set aside; the owner ends the turn.
+    fn begin_cli_turn(begin: Begin) -> Owned<bool>;
     /// Keeps messages of the running turn. Answers with the number up to which all messages are kept or counted. `Done(None)`: nothing was
     /// kept, because the turn does not run by this owner, or messages before the first one are missing.
     fn append(append: Append) -> Owned<Option<u64>>;

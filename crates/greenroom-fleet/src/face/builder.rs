@@ -333,6 +333,7 @@ impl FleetBuilder {
             peers,
             awake: Default::default(),
             used: Default::default(),
+            wakes: Default::default(),
             metrics: Default::default(),
             events: self.events,
             draining: CancellationToken::new(),

@@ -17,7 +17,7 @@ use crate::health::Health;
 use crate::id::{Name, NodeId, PromptId, Tenant};
 use crate::lock::locked;
 use crate::record::NameRecord;
-use crate::record::usage::Usage;
+use crate::record::usage::{Usage, Wakes};
 
 /// The time for which the answer of admission is awaited.
 const ANSWERS: Duration = Duration::from_secs(1);
@@ -87,6 +87,8 @@ pub struct FleetSnapshot {
     pub tenants: BTreeMap<Tenant, Tally>,
     /// The usage of this node's turns since it started.
     pub usage: Usage,
+    /// The prompt cache of the sessions that this node has woken since it started.
+    pub wakes: Wakes,
     /// The names of the query that are awake on this node, in the order of their bytes.
     pub names: Vec<NameSnapshot>,
     /// The last name of a page that is full: pass it to [`SnapshotQuery::after`].
@@ -134,6 +136,7 @@ impl Operator {
             queued: shared.ask(|backend| backend.queued()).await?,
             tenants: counts.tenants.into_iter().collect(),
             usage: *locked(&shared.used),
+            wakes: *locked(&shared.wakes),
             names,
             next,
         })

@@ -29,6 +29,7 @@ pub(crate) fn record(name: &str) -> NameRecord {
         stuck: false,
         last_order: 0,
         running: None,
+        cli_turn: None,
         continues: None,
         failures: Vec::new(),
         losses: 0,

@@ -30,7 +30,10 @@ pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
             PromptOutcome::Completed { result: kept(result), transcript_lost: false }
         }
         // The prompt was appended without asking the model, so there is no result.
-        Ok(Outcome::Appended) => PromptOutcome::Completed { result: Value::Null, transcript_lost: false },
+        // Likewise, of a turn that a prompt has joined: the prompt has the result.
+        Ok(Outcome::Appended | Outcome::Joined { .. }) => {
+            PromptOutcome::Completed { result: Value::Null, transcript_lost: false }
+        }
         Ok(Outcome::Interrupted { by, result, .. }) => PromptOutcome::Interrupted {
             by: match by {
                 SessionInterruptedBy::User => InterruptedBy::User,

@@ -80,6 +80,8 @@ pub enum FeedEvent {
     Accepted { prompt: PromptId },
     /// A CLI begins with a prompt.
     Begun { prompt: PromptId },
+    /// The session's CLI has begun a turn by itself.
+    BegunByCli { prompt: PromptId },
     /// The owner that had begun with a prompt was lost, or its node drained. The prompt waits to go on with its continuation.
     Continues { prompt: PromptId },
     /// The API has rejected the turn of a prompt before anything ran: its credential is held, and the prompt waits again.
@@ -119,6 +121,7 @@ impl FeedEvent {
             Self::Unquarantined => FleetEvent::Unquarantined { name },
             Self::Deleting => FleetEvent::Deleting { name },
             Self::Deleted => FleetEvent::Deleted { name },
+            Self::BegunByCli { prompt } => FleetEvent::BegunByCli { name, prompt },
             // The owner tells it, once it still holds its lease.
             Self::Begun { .. } => return None,
         })

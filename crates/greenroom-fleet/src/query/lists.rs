@@ -125,7 +125,7 @@ impl Default for NameQuery {
 impl NameFilter {
     fn takes(self, record: &NameRecord) -> bool {
         match self {
-            Self::Running => record.running.is_some(),
+            Self::Running => record.turns().next().is_some(),
             Self::Waiting => record.queued > 0,
             Self::Owned => matches!(record.state, NameState::Owned { .. }),
             Self::Quarantined => matches!(record.state, NameState::Quarantined { .. }),

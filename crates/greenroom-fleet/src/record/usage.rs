@@ -70,6 +70,32 @@ impl std::iter::Sum for Usage {
     }
 }
 
+/// The use of the prompt cache by sessions that were woken on a node, by their first requests to the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Wakes {
+    /// Sessions that were woken, and whose model has answered since.
+    pub wakes: u64,
+    /// Those that have lost the cache: [`FleetEvent::CacheLost`](crate::FleetEvent::CacheLost).
+    pub lost: u64,
+    /// Tokens that their first requests read from the cache.
+    pub cache_read: u64,
+    /// Tokens that their first requests wrote to the cache.
+    pub cache_creation: u64,
+}
+
+impl Wakes {
+    /// Counts a first request. Returns whether it has lost the cache.
+    pub(crate) fn count(&mut self, (cache_read, cache_creation): (u64, u64)) -> bool {
+        let is_lost = cache_read < cache_creation;
+        self.wakes += 1;
+        self.lost += u64::from(is_lost);
+        self.cache_read += cache_read;
+        self.cache_creation += cache_creation;
+        is_lost
+    }
+}
+
 /// Chooses what is summed up of the usage of tenants or sessions: by default each day of the last 30.
 ///
 /// Days and hours are those of UTC. The first and the last day or hour count in full.

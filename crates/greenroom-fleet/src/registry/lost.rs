@@ -7,11 +7,11 @@ use super::nodes::NodeRow;
 use super::{Result, Step, parsed};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::FleetEvent;
-use crate::id::{Name, NodeId, Term};
+use crate::id::{AttemptId, Name, NodeId, Term};
 use crate::query::feed::FeedEvent;
 use crate::record::{
-    InterruptedBy, NameRecord, NameState, ProcessRecord, PromptOutcome, PromptState, Quarantine,
-    QuarantineKind,
+    InterruptedBy, NameRecord, NameState, ProcessRecord, PromptOutcome, PromptRecord, PromptState,
+    Quarantine, QuarantineKind,
 };
 use crate::request::{Change, Owned, Ownership};
 
@@ -55,7 +55,7 @@ impl Step<'_> {
     /// quarantine. The caller sets the new state.
     pub(super) fn lose_owner(&mut self, record: &mut NameRecord, losses: u32) -> Result<()> {
         self.leave_owner(record)?;
-        record.losses += u32::from(self.give_up_turn(record)?);
+        record.losses += u32::from(self.give_up_turns(record)?);
         if record.losses >= losses.max(1) {
             let why = format!("{} owners in a row were lost while a turn of this session ran", record.losses);
             record.quarantine.get_or_insert(Quarantine { kind: QuarantineKind::Losses, why });
@@ -63,9 +63,11 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// The turn that an owner had begun and not ended goes on with its continuation, or ends as interrupted. `true`: a turn ran.
-    pub(super) fn give_up_turn(&mut self, record: &mut NameRecord) -> Result<bool> {
-        let Some(running) = record.running.take() else { return Ok(false) };
+    /// The turns that an owner had begun and not ended: a prompt's goes on with its continuation, or ends as interrupted, as one does that
+    /// the CLI has begun by itself. `true`: a turn ran.
+    pub(super) fn give_up_turns(&mut self, record: &mut NameRecord) -> Result<bool> {
+        let cli_turn = self.give_up_cli_turn(record)?;
+        let Some(running) = record.running.take() else { return Ok(cli_turn) };
         // A prompt that cannot be read keeps no name from being recovered. The money that is reserved for it stays reserved.
         let Some(mut prompt) = self.readable(self.prompt_record(running))? else { return Ok(false) };
         let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(false) };
@@ -81,9 +83,24 @@ impl Step<'_> {
             self.happened(&prompt.name, FeedEvent::Continues { prompt: prompt.id })?;
             return Ok(true);
         }
-        let by = InterruptedBy::OwnerLost { term };
-        self.end(&mut prompt, Some(attempt), &PromptOutcome::Interrupted { by, result: None })?;
+        self.end_lost(&mut prompt, term, attempt)?;
         Ok(true)
+    }
+
+    /// Ends a turn that the CLI of a lost owner had begun by itself. `true`: one ran.
+    pub(super) fn give_up_cli_turn(&mut self, record: &mut NameRecord) -> Result<bool> {
+        let Some(running) = record.cli_turn.take() else { return Ok(false) };
+        let Some(mut prompt) = self.readable(self.prompt_record(running))? else { return Ok(false) };
+        let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(false) };
+        self.settle(&mut prompt, None)?;
+        self.meter(&mut prompt, None)?;
+        self.end_lost(&mut prompt, term, attempt)?;
+        Ok(true)
+    }
+
+    fn end_lost(&mut self, prompt: &mut PromptRecord, term: Term, attempt: AttemptId) -> Result<()> {
+        let by = InterruptedBy::OwnerLost { term };
+        self.end(prompt, Some(attempt), &PromptOutcome::Interrupted { by, result: None })
     }
 
     /// Keeps the process that runs an owner's session. `None`: no process runs.

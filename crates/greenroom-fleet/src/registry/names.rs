@@ -184,7 +184,7 @@ impl Step<'_> {
         let Some(mut record) = self.owned(owner)? else { return Ok(None) };
         self.txn.remove(&process_key(&owner.name, owner.term));
         self.leave_owner(&mut record)?;
-        self.give_up_turn(&mut record)?;
+        self.give_up_turns(&mut record)?;
         Ok(Some(record))
     }
 

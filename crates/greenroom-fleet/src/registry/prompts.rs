@@ -12,7 +12,9 @@ use super::{Result, Step, parsed};
 use crate::error::BackendError;
 use crate::id::{AttemptId, Name, PromptId, Term, Timestamp};
 use crate::query::feed::FeedEvent;
-use crate::record::{InterruptedBy, NameRecord, NameState, PromptOutcome, PromptRecord, PromptState, Unsent};
+use crate::record::{
+    InterruptedBy, NameRecord, NameState, PromptOrigin, PromptOutcome, PromptRecord, PromptState, Unsent,
+};
 use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
 
 /// The outcome of a prompt that waited to go on with its continuation when the application ended it.
@@ -71,6 +73,7 @@ impl Step<'_> {
             accepted_at: self.now,
             due_at,
             expires_at: due_at.after(accept.wait),
+            origin: PromptOrigin::Application,
             order: name.next_order(self.now),
             state: PromptState::Queued,
             begins: 0,
@@ -319,6 +322,7 @@ impl Step<'_> {
             stuck: false,
             last_order: 0,
             running: None,
+            cli_turn: None,
             continues: None,
             failures: Vec::new(),
             losses: 0,

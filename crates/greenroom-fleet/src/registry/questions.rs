@@ -8,7 +8,7 @@ use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Name, PromptId, QuestionId};
 use crate::query::feed::FeedEvent;
-use crate::record::{Decision, QuestionRecord};
+use crate::record::{Decision, NameRecord, QuestionRecord};
 use crate::request::{Answered, Ask, Change, Owned, Page, QuestionsOf};
 
 impl Step<'_> {
@@ -25,7 +25,7 @@ impl Step<'_> {
             }
             return Ok(Owned::Done(Some(known)));
         }
-        if name.running != Some(ask.prompt) {
+        if name.turns().all(|turn| turn != ask.prompt) {
             return Ok(Owned::Done(None));
         }
         if self.txn.under(&Key::of(Table::QuestionsOfPrompt).prompt(ask.prompt), BATCH).len() == BATCH {
@@ -119,12 +119,13 @@ impl Step<'_> {
         })
     }
 
-    /// Open questions of a name: those of the turn that runs.
+    /// Open questions of a name: those of the turns that run.
     fn open_questions_of(&self, name: &Name, limit: usize) -> Result<Vec<QuestionRecord>> {
-        let Some(running) = self.name(name)?.and_then(|name| name.running) else { return Ok(Vec::new()) };
         let mut open = Vec::new();
-        for (key, _) in self.txn.under(&Key::of(Table::QuestionsOfPrompt).prompt(running), BATCH) {
-            open.extend(self.readable(self.question(QuestionId(last_id(&key)?)))?);
+        for turn in self.name(name)?.iter().flat_map(NameRecord::turns) {
+            for (key, _) in self.txn.under(&Key::of(Table::QuestionsOfPrompt).prompt(turn), BATCH) {
+                open.extend(self.readable(self.question(QuestionId(last_id(&key)?)))?);
+            }
         }
         open.sort_by_key(|question| (question.deadline, question.id));
         open.truncate(limit);

@@ -1,16 +1,20 @@
 //! Turns that run: begin, messages, finish.
 
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::account::quota::signed;
 use super::key::{Key, Table};
 use super::messages::of_prompt;
+use super::prompts::kept_bytes;
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
 use crate::id::PromptId;
 use crate::query::feed::FeedEvent;
-use crate::record::{PromptContent, PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind};
+use crate::record::{
+    PromptContent, PromptOrigin, PromptOutcome, PromptRecord, PromptState, Quarantine, QuarantineKind,
+};
 use crate::request::{Append, Begin, Change, Finish, Owned};
 
 impl Step<'_> {
@@ -62,11 +66,62 @@ impl Step<'_> {
         Ok(Owned::Done(Some(self.to_send(&prompt)?)))
     }
 
+    /// Writes down a turn that the session's CLI has begun by itself. `false`: the tenant has no money for it.
+    pub(crate) fn begin_cli_turn(&mut self, begin: Begin) -> Result<Owned<bool>> {
+        self.txn.want(&Key::of(Table::Prompts).prompt(begin.prompt));
+        self.want_place(&begin.owner.name, 0);
+        self.want_quota(begin.owner.name.tenant());
+        self.want_feed(&begin.owner.name);
+        let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
+        let quota = self.quota_of(name.name.tenant(), &begin.quota)?;
+        if let Some(known) = self.prompt_record(begin.prompt)? {
+            let same = known.name == name.name && known.origin == PromptOrigin::Cli;
+            return match same {
+                true => Ok(Owned::Done(quota.budget.is_none_or(|budget| known.reserved == budget.reserve))),
+                false => Err(BackendError::id_reused("prompt", known.id)),
+            };
+        }
+        // The owner has lost sight of an earlier one: its step has failed.
+        self.give_up_cli_turn(&mut name)?;
+        let mut prompt = PromptRecord {
+            id: begin.prompt,
+            name: name.name.clone(),
+            key: None,
+            labels: Default::default(),
+            accepted_at: self.now,
+            due_at: self.now,
+            expires_at: self.now,
+            origin: PromptOrigin::Cli,
+            order: name.next_order(self.now),
+            state: PromptState::Begun { term: name.term, attempt: begin.attempt, at: self.now },
+            begins: 1,
+            continuations: 0,
+            reserved: 0,
+            bytes: 0,
+            digest: Uuid::nil(),
+            last_seq: 0,
+            kept_bytes: 0,
+            dropped: 0,
+            asked: 0,
+            returned: None,
+            usage: Default::default(),
+        };
+        let funded = quota.budget.map_or(Ok(true), |budget| self.reserve(&mut prompt, budget))?;
+        self.add_to(Table::KeptBytes, prompt.name.tenant(), signed(kept_bytes(&prompt)));
+        self.list_prompt(&prompt)?;
+        self.put_prompt(&prompt)?;
+        name.cli_turn = Some(prompt.id);
+        self.put_name(&mut name)?;
+        self.happened(&prompt.name, FeedEvent::BegunByCli { prompt: prompt.id })?;
+        Ok(Owned::Done(funded))
+    }
+
     /// Keeps messages of a running turn.
     pub(crate) fn append(&mut self, append: Append) -> Result<Owned<Option<u64>>> {
         self.txn.want(&Key::of(Table::Prompts).prompt(append.prompt));
         let Some(name) = self.owned(&append.owner)? else { return Ok(Owned::Fenced) };
-        let running = self.prompt_record(append.prompt)?.filter(|prompt| name.running == Some(prompt.id));
+        let running =
+            self.prompt_record(append.prompt)?.filter(|prompt| name.turns().any(|turn| turn == prompt.id));
         let Some(mut prompt) = running.filter(|prompt| append.first_seq <= prompt.last_seq + 1) else {
             return Ok(Owned::Done(None));
         };
@@ -110,7 +165,8 @@ impl Step<'_> {
         else {
             return Ok(Owned::Done(self.finished_before(&finish)?));
         };
-        name.running = None;
+        name.running = name.running.filter(|running| *running != prompt.id);
+        name.cli_turn = name.cli_turn.filter(|running| *running != prompt.id);
         if matches!(finish.outcome, PromptOutcome::Completed { .. }) {
             (name.failures, name.losses) = (Vec::new(), 0);
         }

@@ -140,8 +140,16 @@ impl Played {
         let begun = begun.clone();
         let writing = async move {
             let signs = TurnSigns::default();
-            let ended =
-                write_down(&begun.shared, &begun.owner, begun.prompt, last_seq, &mut turn, &signs).await?;
+            let ended = write_down(
+                &begun.shared,
+                &begun.owner,
+                begun.prompt,
+                last_seq,
+                Vec::new(),
+                &mut turn,
+                &signs,
+            )
+            .await?;
             let outcome = outcome_of(&ended);
             begun.finish(outcome.clone()).await;
             Ok(outcome)

@@ -12,6 +12,10 @@
 //! | `background 60` | answers, and has a background agent for 60 s |
 //! | `background on` | answers, and has a background agent from then on |
 //! | `background off` | answers, and its background agent has ended |
+//! | `own 20 60` | answers, and begins a turn by itself after 20 s, which takes 60 s |
+//! | `own 20 60 0.5` | the same, and the turn costs 0.5 dollars; an interrupted one half of it |
+//! | `own 20 die` | answers, begins a turn by itself after 20 s, and dies in it |
+//! | `own 20 none` | answers, and after 20 s tells that it has asked the model nothing |
 //! | `ask` | asks for a permission, and answers `re: ask` and the decision, or when it is interrupted |
 //! | `die` | dies in the turn |
 //! | `die idle` | answers, and dies one second later |
@@ -428,6 +432,11 @@ impl Player<'_> {
                 self.background_ends();
                 self.state("idle");
             }
+            ("own", rest) => {
+                self.finish(prompt, &text);
+                self.state("idle");
+                return self.own(rest).await;
+            }
             ("ask", "") => {
                 let asks = json!({
                     "subtype": "can_use_tool", "tool_name": "Bash", "input": { "command": "ls" }, "tool_use_id": "toolu_1",
@@ -456,6 +465,57 @@ impl Player<'_> {
             }
             _ => self.finish(prompt, &text),
         }
+        None
+    }
+
+    /// Begins a turn by itself, as CLI 2.1.330 does when a background task has ended.
+    async fn own(&mut self, rest: &str) -> Option<Exit> {
+        let words: Vec<_> = rest.split(' ').collect();
+        let seconds = |word: &str| Duration::from_secs(word.parse().unwrap());
+        if let Ended::Exit(exit) = self.wait(Some(seconds(words[0]))).await {
+            return Some(exit);
+        }
+        self.state("running");
+        self.end.begin_turn();
+        let origin = json!({ "kind": "task-notification" });
+        match words[1] {
+            "die" => {
+                self.say("I die.");
+                return Some(Exit::Signal(9));
+            }
+            "none" => {
+                self.end.message(json!({
+                    "type": "result", "subtype": "success", "is_error": false, "result": "", "num_turns": 0, "origin": origin,
+                    "duration_ms": 0, "duration_api_ms": 0, "total_cost_usd": self.cost,
+                }));
+            }
+            time => {
+                self.say("The task has ended.");
+                let ended = self.wait(Some(seconds(time))).await;
+                let cost: f64 = words.get(2).map_or(0.0, |dollars| dollars.parse().unwrap());
+                match ended {
+                    Ended::Time => {
+                        self.cost += cost;
+                        self.end.message(json!({
+                            "type": "result", "subtype": "success", "is_error": false, "result": "I am done.", "num_turns": 1,
+                            "duration_ms": 0, "duration_api_ms": 0, "total_cost_usd": self.cost,
+                            "terminal_reason": "completed", "origin": origin,
+                            "usage": { "input_tokens": 1, "output_tokens": 1 },
+                        }));
+                    }
+                    Ended::Interrupted => {
+                        self.cost += cost / 2.0;
+                        self.end.message(json!({
+                            "type": "result", "subtype": "error_during_execution", "is_error": true, "errors": ["interrupted"],
+                            "num_turns": 1, "duration_ms": 0, "duration_api_ms": 0, "terminal_reason": "aborted_streaming",
+                            "total_cost_usd": self.cost, "origin": origin,
+                        }));
+                    }
+                    Ended::Exit(exit) => return Some(exit),
+                }
+            }
+        }
+        self.state("idle");
         None
     }
 

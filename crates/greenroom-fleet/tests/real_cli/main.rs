@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in the helpers of tests, too")]
 
+mod cli_turns;
 mod hosts;
 #[path = "../storm/life.rs"]
 #[allow(dead_code, reason = "the driver of the storm uses the rest")]
@@ -68,7 +69,7 @@ impl Stage {
         let (cli, mut env) = (self.cli.clone(), real::env(&self.model, &self.folder.path().join("home")));
         change_env(&mut env);
         let profile = move |_: &_| -> SessionBuilder {
-            let builder = Session::builder().cli_path(&cli).envs(env.clone());
+            let builder = Session::builder().cli_path(&cli).envs(env.clone()).allow_tool("Task");
             builder.configure(|options| options.env_policy = EnvPolicy::Clean)
         };
         let builder = Fleet::builder().backend(backend.clone()).profile("default", profile).configure(change);

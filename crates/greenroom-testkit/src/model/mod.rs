@@ -1,6 +1,7 @@
 //! A Messages API on loopback that plays a [`Script`] to the real `claude` CLI.
 
 mod answer;
+mod prefix;
 mod request;
 mod stream;
 
@@ -28,6 +29,7 @@ use super::cli::script::Script;
 use super::cli::usage::Usage;
 use crate::base::lock;
 
+pub use self::prefix::PrefixChange;
 pub use self::request::{ModelRequest, ToolResultSeen};
 
 /// The largest request body that [`ScriptedModel`] takes: 64 MiB. A larger one is not kept in memory, and is

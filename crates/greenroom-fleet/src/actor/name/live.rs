@@ -1,6 +1,5 @@
 //! A session from its activation to its end, the wait for the next one, and what watches both.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use greenroom::Session;
 use greenroom::telemetry::names::WAKE;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use tracing::field::Empty;
@@ -24,13 +23,10 @@ use crate::admission::AdmissionMessage;
 use crate::backend::Requests;
 use crate::event::{FleetEvent, PassivatedBy};
 use crate::health::Held;
-use crate::lock::locked;
+use crate::record::PromptOrigin;
 
 /// The longest time for which a deletion or a quarantine keeps a name from being activated.
 const HELD: Duration = Duration::from_secs(5);
-
-/// The time in which the CLI says that it is idle after the result of a turn. It counts as busy after that.
-const SETTLES: Duration = Duration::from_secs(1);
 
 /// The time for which a name that waits for its slot keeps others from trying.
 const TRIES: Duration = Duration::from_secs(10);
@@ -99,8 +95,8 @@ impl NameActorState {
     /// The session is up. Its first turn begins at once if admission has granted one with the slot.
     fn up(&mut self, session: Session) {
         let processes = keep_processes(&self.cx, &session);
-        let (for_turn, background) = Default::default();
-        let live = Live { session, for_turn, background, _processes: processes };
+        let (for_turn, background, is_evicted) = Default::default();
+        let live = Live { session, for_turn, background, is_evicted, _processes: processes };
         self.callers.tell_up(&Ok(()));
         self.tell_admission(AdmissionMessage::Started);
         if matches!(self.stage, NameStage::Activating { turn: true }) {
@@ -117,14 +113,15 @@ impl NameActorState {
         let interrupt = CancellationToken::new();
         let interrupted = interrupt.clone();
         let mut tries = std::mem::take(&mut self.tries);
-        self.enter(NameStage::Running { live, prompt: next.id, interrupt });
+        let origin = PromptOrigin::Application;
+        self.enter(NameStage::Running { live, prompt: next.id, origin, interrupt });
         self.step(async move |shared, cell| {
             let end = run_turn(&shared, &cell, &mut tries, &next, &interrupted).await;
             move |state: &mut Self| state.turn_ended(end)
         });
     }
 
-    fn turn_ended(&mut self, end: Result<TurnEnd, NotDone>) {
+    pub(super) fn turn_ended(&mut self, end: Result<TurnEnd, NotDone>) {
         let Some(live) = self.stage.take_live() else { return };
         let (by, failures) = match end {
             Ok(TurnEnd::Ended) => {
@@ -162,10 +159,13 @@ impl NameActorState {
     fn settle_idle(&mut self, live: Live) {
         // Others need not wait for its next turn.
         self.tries.clear();
-        let background = *locked(&live.background);
-        if background.is_some_and(|since| since.elapsed() >= self.cx.shared.limits.background) {
+        let limit = self.cx.shared.limits.background;
+        if live.background.is_some_and(|since| since.elapsed() >= limit) {
             // Its time is up: it yields this slot to an earlier request.
             self.tell_admission(AdmissionMessage::Busy(false));
+        } else if live.session.works_in_background() {
+            // Before another session can get the slot.
+            self.tell_admission(AdmissionMessage::Busy(true));
         }
         self.tell_admission(AdmissionMessage::TurnEnded);
         self.enter(NameStage::Idle(live));
@@ -281,7 +281,7 @@ impl NameActorState {
     }
 
     /// Waits beside the stage, and then makes the transition that the wait returns, unless the stage has ended by then or has another watch.
-    fn watch<T>(&mut self, wait: impl Future<Output = T> + Send + 'static)
+    pub(super) fn watch<T>(&mut self, wait: impl Future<Output = T> + Send + 'static)
     where
         T: FnOnce(&mut Self) + Send + 'static,
     {
@@ -298,51 +298,6 @@ impl NameActorState {
             myself.cast(NameMessage::Step(Ok(Box::new(transition)))).ok();
         });
         self.watch = Some(StageWatch { _task: task, _kept: kept });
-    }
-
-    /// Watches a session between turns: whether the CLI works in the background, how long it was idle, and its end.
-    pub(super) fn watch_idle(&mut self) {
-        let NameStage::Idle(live) = &self.stage else { return };
-        let (session, kill, tell) = (live.session.clone(), self.cx.cell.kill(), self.to_admission());
-        let (limits, background) = (&self.cx.shared.limits, live.background.clone());
-        let (idle_after, limit) = (limits.idle_after, limits.background);
-        self.watch(async move {
-            let idle = async {
-                if timeout(SETTLES, session.wait_idle()).await.is_err() {
-                    let since = *locked(&background).get_or_insert_with(Instant::now);
-                    let left = limit.saturating_sub(since.elapsed());
-                    // A session whose time was up in an earlier turn counts as idle.
-                    if !left.is_zero() {
-                        tell(AdmissionMessage::Busy(true));
-                        if timeout(left, session.wait_idle()).await.is_err() {
-                            return PassivatedBy::Background;
-                        }
-                    }
-                }
-                // Also if a watch before this one has told that the session is busy.
-                tell(AdmissionMessage::Busy(false));
-                let ends = async {
-                    session.wait_idle().await;
-                    *locked(&background) = None;
-                    pending::<()>().await;
-                };
-                // An error: the session was idle, or counted as idle, for long.
-                timeout(idle_after, ends).await.ok();
-                PassivatedBy::Idle
-            };
-            let over = tokio::select! {
-                biased;
-                () = session.wait() => Some(PassivatedBy::Failure),
-                // For instance because the backend has refused an entry of the transcript.
-                () = kill.cancelled() => None,
-                by = idle => Some(by),
-            };
-            move |state: &mut Self| match over {
-                Some(PassivatedBy::Idle) if state.asked.is_some() => state.watch_idle(),
-                Some(by) => state.begin_passivating(by, None),
-                None => state.decide(),
-            }
-        });
     }
 
     /// Waits before the next activation.

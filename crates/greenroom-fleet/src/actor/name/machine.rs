@@ -23,7 +23,7 @@ use crate::error::FleetError;
 use crate::event::{FleetEvent, PassivatedBy};
 use crate::health::{Held, Try};
 use crate::id::{Name, PromptId};
-use crate::record::PromptRecord;
+use crate::record::{PromptOrigin, PromptRecord};
 
 /// The stage of a name.
 ///
@@ -49,6 +49,7 @@ use crate::record::PromptRecord;
 ///  Running ──► Passivating: also if the session is over, its credential is held, its transcript is lost, or the backend refuses.
 ///  Passivating ──► Waiting: the name keeps its place. Passivating ──► Backoff: a turn or an activation has failed, or the name is held.
 ///  Backoff ──► Settled: also by a drain or a fence.
+///  Idle ──► Running: also by a turn that the CLI begins by itself.
 ///  Idle, Running: background work keeps the slot for `limits.background` in all, over turns. After that the session yields it between turns.
 /// ```
 pub(super) enum NameStage {
@@ -64,8 +65,8 @@ pub(super) enum NameStage {
     Backoff,
     /// The session is up, without a turn. The next turn may have been asked for.
     Idle(Live),
-    /// A step runs a turn.
-    Running { live: Live, prompt: PromptId, interrupt: CancellationToken },
+    /// A step runs a turn: that of a prompt, or one that the CLI has begun by itself.
+    Running { live: Live, prompt: PromptId, origin: PromptOrigin, interrupt: CancellationToken },
     /// A step ends the session and gives the name back. `failures`: the number in a row, if the next activation has to wait.
     Passivating { failures: Option<u32> },
 }
@@ -120,7 +121,9 @@ pub(super) struct Live {
     /// hit that turn.
     pub(super) for_turn: TaskTracker,
     /// The moment at which background work began to keep the slot. Stays over turns, until the session is seen idle.
-    pub(super) background: Arc<std::sync::Mutex<Option<Instant>>>,
+    pub(super) background: Option<Instant>,
+    /// Admission has taken the slot back in the moment in which the CLI began a turn by itself: the session ends after the turn.
+    pub(super) is_evicted: bool,
     /// Keeps the identity of the session's process.
     pub(super) _processes: Task,
 }
@@ -310,8 +313,11 @@ impl NameActorState {
                 self.stage = NameStage::Activating { turn: true };
             }
             NameStage::Idle(_) if self.stops() => {
-                let is_drain = self.callers.passive.is_empty();
-                let by = if is_drain { PassivatedBy::Drain } else { PassivatedBy::Request };
+                let by = match () {
+                    () if !self.callers.passive.is_empty() => PassivatedBy::Request,
+                    () if self.is_ending() => PassivatedBy::Drain,
+                    () => PassivatedBy::Eviction,
+                };
                 self.begin_passivating(by, None);
             }
             NameStage::Idle(live) if order.is_some() && !is_asked && live.for_turn.is_empty() => self.ask(),
@@ -336,7 +342,8 @@ impl NameActorState {
 
     /// True if the session is to end before its next turn.
     pub(super) fn stops(&self) -> bool {
-        self.is_ending() || !self.callers.passive.is_empty()
+        let is_evicted = self.stage.live().is_some_and(|live| live.is_evicted);
+        self.is_ending() || !self.callers.passive.is_empty() || is_evicted
     }
 
     /// Ends the actor if nothing is left to do.

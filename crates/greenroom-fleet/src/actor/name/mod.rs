@@ -5,6 +5,7 @@
 //! run beside them. What a step has got is in the name's cell. If the actor fails, its supervisor waits for the step,
 //! gives back what the cell holds, and starts another actor.
 
+mod idle;
 mod live;
 mod machine;
 mod requests;

@@ -15,6 +15,7 @@ use crate::error::FleetError;
 use crate::event::PassivatedBy;
 use crate::id::PromptId;
 use crate::lock::locked;
+use crate::record::PromptOrigin;
 
 impl NameActorState {
     pub(super) fn warm(&mut self, done: oneshot::Sender<Result<(), FleetError>>) {
@@ -55,7 +56,7 @@ impl NameActorState {
         prompt: Option<PromptId>,
         done: oneshot::Sender<Result<bool, FleetError>>,
     ) {
-        let NameStage::Running { live, prompt: running, interrupt } = &self.stage else {
+        let NameStage::Running { live, prompt: running, interrupt, .. } = &self.stage else {
             return answer(done, Ok(false));
         };
         if prompt.is_some_and(|prompt| prompt != *running) {
@@ -77,10 +78,15 @@ impl NameActorState {
         message: Prompt,
         done: oneshot::Sender<Result<bool, FleetError>>,
     ) {
-        let (NameStage::Running { live, .. }, Some(session)) = (&self.stage, self.cx.cell.in_turn(prompt))
+        let (NameStage::Running { live, origin, .. }, Some(session)) =
+            (&self.stage, self.cx.cell.in_turn(prompt))
         else {
             return answer(done, Ok(false));
         };
+        if *origin == PromptOrigin::Cli {
+            let why = "the CLI has begun the running turn by itself, and it takes no messages: send a prompt";
+            return answer(done, Err(FleetError::State(why.to_owned())));
+        }
         let on_its_way = live.for_turn.token();
         self.step(async move |_, _| {
             steer_turn(&session, message, done).await;
@@ -181,6 +187,13 @@ impl NameActorState {
             }
             (Grant::Passivate, NameStage::Idle(_)) => {
                 self.begin_passivating(PassivatedBy::Eviction, None);
+            }
+            // The CLI has begun a turn by itself: the grant counts for that turn, or comes after it.
+            (Grant::Turn, NameStage::Running { .. }) => {}
+            (Grant::Passivate, NameStage::Running { .. }) => {
+                if let NameStage::Running { live, .. } = &mut self.stage {
+                    live.is_evicted = true;
+                }
             }
             // An interrupt or a message on its way would hit the turn: the name asks again when it has arrived.
             (Grant::Turn, stage) => {

@@ -1,5 +1,6 @@
 //! The signs by which a turn shows how far it has come.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use greenroom::Message;
@@ -12,6 +13,8 @@ pub(crate) struct TurnSigns {
     /// Cancelled when the turn is to be interrupted.
     pub(crate) interrupt: CancellationToken,
     has_run: AtomicBool,
+    /// Tokens that the first request of the main thread read from the prompt cache and wrote to it.
+    first_request: OnceLock<(u64, u64)>,
     answered: CancellationToken,
 }
 
@@ -22,8 +25,17 @@ impl TurnSigns {
 
     /// Takes in a message of the turn.
     pub(crate) fn note(&self, message: &Message) {
-        if matches!(message, Message::Assistant(said) if is_of_model(said)) {
+        if let Message::Assistant(said) = message
+            && is_of_model(said)
+        {
             self.answered.cancel();
+            if let Some(usage) =
+                said.message.usage.as_ref().filter(|_| message.parent_tool_use_id().is_none())
+            {
+                // Only the first one counts.
+                self.first_request
+                    .get_or_init(|| (usage.cache_read_input_tokens, usage.cache_creation_input_tokens));
+            }
         }
         if shows_work(message) {
             self.has_run.store(true, Ordering::Relaxed);
@@ -33,6 +45,11 @@ impl TurnSigns {
     /// True if nobody has interrupted the turn, the model has said nothing, and no tool has run: sending the prompt again repeats nothing.
     pub(crate) fn are_none(&self) -> bool {
         !self.interrupt.is_cancelled() && !self.has_run.load(Ordering::Relaxed)
+    }
+
+    /// Tokens that the first request of the main thread read from the prompt cache and wrote to it, if the CLI has told.
+    pub(crate) fn first_request(&self) -> Option<(u64, u64)> {
+        self.first_request.get().copied()
     }
 
     /// Waits for the first answer of the model.

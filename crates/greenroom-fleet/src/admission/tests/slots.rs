@@ -128,6 +128,24 @@ fn running_and_busy_holders_are_never_evicted() {
 }
 
 #[test]
+fn a_turn_that_the_cli_begins_keeps_the_slot_until_its_end_and_is_paid_for() {
+    let mut stage = Stage::new(1);
+    stage.run("a1");
+    stage.ended("a1");
+    stage.tell("a1", AdmissionMessage::BegunByCli);
+    stage.ask("b1");
+    stage.seconds(60);
+    assert_eq!(stage.orders(), "", "it runs");
+    stage.ended("a1");
+    stage.seconds(5);
+    assert_eq!(stage.orders(), "passivate a1");
+    // It comes too late for a slot that was taken back.
+    stage.tell("a1", AdmissionMessage::BegunByCli);
+    stage.freed("a1");
+    assert_eq!(stage.orders(), "activate b1");
+}
+
+#[test]
 fn a_busy_holder_whose_time_is_up_in_its_turn_yields_to_an_earlier_request() {
     let mut stage = Stage::new(1);
     stage.run("a1");

@@ -95,8 +95,9 @@ pub(super) async fn owner(
         };
         let NameState::Owned { node, .. } = record.state else { return Ok(None) };
         let lives = node == shared.node || shared.owner_elsewhere(&record.state).await?.is_some();
+        let running = record.turns().next();
         let owner = Ownership { name: record.name, node, term: record.term };
-        Ok(lives.then_some((owner, record.running)))
+        Ok(lives.then_some((owner, running)))
     };
     Ok(within(TAKEN, look).await?)
 }

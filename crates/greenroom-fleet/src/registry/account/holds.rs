@@ -55,7 +55,7 @@ impl Step<'_> {
         self.want_feed(&reject.finish.owner.name);
         self.txn.want_under(&Key::of(Table::QuestionsOfPrompt).prompt(reject.finish.prompt), BATCH);
         let (id, attempt) = (reject.finish.prompt, reject.finish.attempt);
-        let name = self.owned(&reject.finish.owner)?.filter(|name| name.running == Some(id));
+        let name = self.owned(&reject.finish.owner)?.filter(|name| name.turns().any(|turn| turn == id));
         let prompt = self.prompt_record(id)?.filter(|prompt| runs(prompt, attempt));
         let Some((mut name, mut prompt)) = name.zip(prompt) else {
             if self.returned_before(&reject)? {
@@ -65,7 +65,7 @@ impl Step<'_> {
         };
         let is_held = self.hold_credential(&reject)?;
         // Without a hold the prompt would be sent again at once.
-        if !(reject.again && is_held) {
+        if !(reject.again && is_held && name.running == Some(id)) {
             return self.finish(reject.finish);
         }
         name.running = None;

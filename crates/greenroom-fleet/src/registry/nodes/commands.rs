@@ -28,7 +28,7 @@ impl Step<'_> {
                 format!("a message into a turn has up to {} bytes, and this one more", CommandKind::STEER);
             return Err(BackendError::new(BackendErrorKind::Invalid, text));
         }
-        let runs = put.kind.turn().is_none_or(|prompt| name.running == Some(prompt));
+        let runs = put.kind.turn().is_none_or(|prompt| name.turns().any(|turn| turn == prompt));
         if !runs || put.deadline <= self.now {
             return Ok(CommandPut::Gone);
         }

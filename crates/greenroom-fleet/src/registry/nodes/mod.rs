@@ -87,7 +87,7 @@ impl Step<'_> {
         for (key, _) in self.txn.under(&Key::of(Table::Owned).node(id), BATCH) {
             let name = name_at_start(&key)?;
             let record = self.looking(|step| step.readable(step.name(&name)))?;
-            if record.is_some_and(|record| record.queued > 0 || record.running.is_some()) {
+            if record.is_some_and(|record| record.queued > 0 || record.turns().next().is_some()) {
                 self.told.changes.push(Change::Freed(name));
             }
         }

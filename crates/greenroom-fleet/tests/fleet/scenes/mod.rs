@@ -2,6 +2,7 @@
 
 mod bounds;
 mod causes;
+mod cli_turns;
 mod drain;
 mod events;
 mod failures;

@@ -3,6 +3,7 @@
 //! A step writes what it holds into the name's cell as soon as it holds it, so that an actor that fails in the middle of a step
 //! leaves nothing behind.
 
+pub(super) mod cli_turn;
 pub(crate) mod left;
 pub(super) mod look;
 pub(crate) mod losses;
@@ -20,6 +21,7 @@ use greenroom::{ErrorKind, Session};
 
 use crate::actor::asker;
 use crate::actor::cell::NameCell;
+use crate::actor::cli_turns::CliTurnQueue;
 use crate::actor::context::{FleetShared, shown};
 use crate::actor::retry::{NotDone, repeat, repeat_owned};
 use crate::actor::task::panic_text;
@@ -70,6 +72,7 @@ pub(super) async fn activate(
     Err(match start(shared, cell, &record, claim, &owner).await {
         Ok(session) => {
             let resumed = shared.metrics.started(session.snapshot().await.ok());
+            cell.holdings().woken = resumed;
             let term = owner.term;
             shared.tell_of(cell, |name| FleetEvent::Activated { name, term, resumed });
             shared.passed(tries, false);
@@ -252,6 +255,7 @@ async fn start(
     if let Some(watchdog) = &shared.fence.watchdog {
         builder = builder.watchdog(watchdog);
     }
+    cell.holdings().cli_turns = Some(Arc::new(CliTurnQueue::new(builder.cli_turns())));
     let (switch, kill) = (builder.kill_switch(), cell.kill());
     let mut starting = pin!(AssertUnwindSafe(builder.start()).catch_unwind());
     let killing = async {
@@ -377,6 +381,7 @@ async fn end_session(shared: &FleetShared, cell: &NameCell) {
     let session = cell.holdings().session.clone();
     if let Some(session) = session {
         end(cell, &session).await;
+        cli_turn::left(shared, cell).await;
         cell.holdings().session = None;
     }
     user::release(shared, cell).await;

@@ -4,10 +4,11 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use greenroom::report::Phase;
-use greenroom::{Outcome, Session};
+use greenroom::{Message, Outcome, Prompt, Session, Turn};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::cli_turn;
 use super::trial::{Rejection, Trial, learn};
 use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
@@ -16,8 +17,8 @@ use crate::actor::scribe::signs::TurnSigns;
 use crate::actor::scribe::write_down;
 use crate::backend::{Reply, Requests};
 use crate::event::FleetEvent;
-use crate::health::Try;
-use crate::id::AttemptId;
+use crate::health::{Membership, Try};
+use crate::id::{AttemptId, PromptId};
 use crate::lock::locked;
 use crate::outcome::{failed, metered, outcome_of, snake_case};
 use crate::record::usage::Usage;
@@ -28,7 +29,7 @@ use crate::request::{Begin, Finish, Owned, Ownership, Reject};
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The end of a turn in its session.
-struct Ended {
+pub(super) struct Ended {
     outcome: PromptOutcome,
     /// Its cost, and what it has used, if the CLI has told it.
     cost: Option<u64>,
@@ -100,47 +101,131 @@ pub(in crate::actor::name) async fn run_turn(
     if !shared.holds_lease() {
         return Err(NotDone::Fenced);
     }
-    cell.holdings().running = Some(prompt.id);
     shared.tell_of(cell, |name| FleetEvent::Begun { name, prompt: prompt.id });
-    let (kill, signs, trial) = (cell.kill(), TurnSigns::of(interrupt), Trial { of: &of, attempt });
-    let turn = async {
-        let mut ended = {
-            let running = run(shared, &owner, &session, prompt, content, &signs);
-            let mut running = pin!(trial.answered(shared, &signs, tries, running));
-            tokio::select! {
-                biased;
-                () = shared.lost.cancelled() => return Err(NotDone::Fenced),
-                () = kill.cancelled() => {
-                    let cut = cell.holdings().cut;
-                    if shared.is_fenced(cell) {
-                        return Err(NotDone::Fenced);
-                    }
-                    if cut.is_some() && prompt.continuations > 0 {
-                        return Ok(TurnEnd::Cut);
-                    }
-                    // A CLI that is interrupted tells what the turn has cost.
-                    let told = match cut {
-                        Some(grace) => interrupted(&session, running.as_mut(), grace).await.transpose()?,
-                        None => None,
-                    };
-                    // Before the outcome is written: afterwards nothing of the turn goes on.
-                    session.kill().await;
-                    let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
-                    let by = cut.map_or(InterruptedBy::User, |_| InterruptedBy::Session { cause });
-                    match told {
-                        Some(mut ended) => {
-                            // Otherwise it has ended by itself.
-                            if let PromptOutcome::Interrupted { by: told, .. } = &mut ended.outcome {
-                                *told = by;
-                            }
-                            ended
-                        }
-                        None => Ended::interrupted(by),
-                    }
-                }
-                ended = running.as_mut() => ended?,
-            }
+    let (kill, continuations) = (cell.kill(), prompt.continuations);
+    let (prompt, last_seq) = (prompt.id, prompt.last_seq);
+    let turn = BegunTurn { shared, cell, owner, session, of, prompt, attempt, continuations, kill };
+    let signs = TurnSigns::of(interrupt);
+    let running = run(&turn, last_seq, content, &signs);
+    turn.to_its_end(tries, &signs, || interrupt.is_cancelled(), running).await
+}
+
+/// A turn that is written down as begun.
+pub(super) struct BegunTurn<'a> {
+    pub(super) shared: &'a FleetShared,
+    pub(super) cell: &'a NameCell,
+    pub(super) owner: Ownership,
+    pub(super) session: Session,
+    pub(super) of: Membership,
+    pub(super) prompt: PromptId,
+    pub(super) attempt: AttemptId,
+    /// How often it may still go on with its continuation.
+    pub(super) continuations: u32,
+    /// Cancelled when the session is to end at once.
+    pub(super) kill: CancellationToken,
+}
+
+/// The longest time for a turn, and the cause with which it ends then.
+pub(super) struct Bound {
+    pub(super) after: Duration,
+    pub(super) cause: String,
+}
+
+impl BegunTurn<'_> {
+    /// The bound by the tenant's quota.
+    pub(super) fn bound(&self) -> Bound {
+        let after = self.shared.quotas.of(self.owner.name.tenant()).turn;
+        Bound { after, cause: format!("the turn took longer than {after:?}, the tenant's `Quota::turn`") }
+    }
+
+    /// Waits until the turn has run, and gives it its outcome. `is_interrupted`: its prompt is not sent again.
+    pub(super) async fn to_its_end(
+        &self,
+        tries: &mut Vec<Try>,
+        signs: &TurnSigns,
+        is_interrupted: impl Fn() -> bool,
+        running: impl Future<Output = Result<Ended, NotDone>>,
+    ) -> Result<TurnEnd, NotDone> {
+        let trial = Trial { of: &self.of, attempt: self.attempt };
+        let before = self.cell.holdings().running.replace(self.prompt);
+        let end = async {
+            let mut running = pin!(trial.answered(self.shared, signs, tries, running));
+            let ended = self.ends(running.as_mut()).await?;
+            Ok(match ended {
+                Some(ended) => Err(ended),
+                None => Ok(TurnEnd::Cut),
+            })
         };
+        let end = match end.await {
+            Ok(Ok(cut)) => Ok(cut),
+            Ok(Err(ended)) => self.finish(&trial, tries, signs, is_interrupted, ended).await,
+            Err(not_done) => Err(not_done),
+        };
+        if end.is_ok() {
+            trial.end(self.shared, false).await;
+        }
+        self.cell.holdings().running = before;
+        end
+    }
+
+    /// Waits for the end of the turn. `None`: it was cut off, and goes on with its continuation.
+    async fn ends(
+        &self,
+        mut running: Pin<&mut impl Future<Output = Result<Ended, NotDone>>>,
+    ) -> Result<Option<Ended>, NotDone> {
+        let Self { shared, cell, session, .. } = self;
+        tokio::select! {
+            biased;
+            () = shared.lost.cancelled() => Err(NotDone::Fenced),
+            () = self.kill.cancelled() => {
+                let cut = cell.holdings().cut;
+                if shared.is_fenced(cell) {
+                    return Err(NotDone::Fenced);
+                }
+                if cut.is_some() && self.continuations > 0 {
+                    return Ok(None);
+                }
+                // A CLI that is interrupted tells what the turn has cost.
+                let told = match cut {
+                    Some(grace) => interrupted(session, running.as_mut(), grace).await.transpose()?,
+                    None => None,
+                };
+                // Before the outcome is written: afterwards nothing of the turn goes on.
+                session.kill().await;
+                let cause = "the fleet was drained, and the turn took longer than the drain".to_owned();
+                let by = cut.map_or(InterruptedBy::User, |_| InterruptedBy::Session { cause });
+                Ok(Some(match told {
+                    Some(mut ended) => {
+                        // Otherwise it has ended by itself.
+                        if let PromptOutcome::Interrupted { by: told, .. } = &mut ended.outcome {
+                            *told = by;
+                        }
+                        ended
+                    }
+                    None => Ended::interrupted(by),
+                }))
+            }
+            ended = running.as_mut() => ended.map(Some),
+        }
+    }
+
+    /// Gives the turn its outcome, or has its prompt wait again.
+    async fn finish(
+        &self,
+        trial: &Trial<'_>,
+        tries: &mut Vec<Try>,
+        signs: &TurnSigns,
+        is_interrupted: impl Fn() -> bool,
+        mut ended: Ended,
+    ) -> Result<TurnEnd, NotDone> {
+        let Self { shared, cell, of, .. } = self;
+        if let Some(first) = signs.first_request()
+            && std::mem::take(&mut cell.holdings().woken)
+            && locked(&shared.wakes).count(first)
+        {
+            let (cache_read, cache_creation) = first;
+            shared.tell_of(cell, |name| FleetEvent::CacheLost { name, cache_read, cache_creation });
+        }
         if ended.outcome.is_completed() {
             shared.passed(tries, true);
             trial.end(shared, true).await;
@@ -153,11 +238,11 @@ pub(in crate::actor::name) async fn run_turn(
         }
         let Ended { outcome, cost, usage, rejection } = ended;
         let is_rejected = rejection.is_some();
-        let finished =
-            Finish { owner: owner.clone(), prompt: prompt.id, attempt, outcome, cost, usage, quarantine };
+        let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
+        let finished = Finish { owner, prompt, attempt, outcome, cost, usage, quarantine };
         let again = match rejection {
             Some(Rejection { cause, why, resets_at, is_repeatable }) => {
-                let again = is_repeatable && !is_lost && signs.are_none();
+                let again = is_repeatable && !is_lost && signs.are_none() && !is_interrupted();
                 let (credential, pause) = (of.credential.clone(), shared.limits.pauses());
                 let reject = |finish| {
                     let (credential, why) = (credential.clone(), why.clone());
@@ -184,25 +269,61 @@ pub(in crate::actor::name) async fn run_turn(
             (false, true) => TurnEnd::SessionOver,
             (false, false) => TurnEnd::Ended,
         })
-    };
-    let end = turn.await;
-    if end.is_ok() {
-        trial.end(shared, false).await;
     }
-    cell.holdings().running = None;
-    end
+
+    /// Reads a turn of the session to its end, and writes down what it says. `read`: what was read of it before.
+    pub(super) async fn read_out(
+        &self,
+        (last_seq, read): (u64, Vec<Message>),
+        turn: &mut Turn,
+        signs: &TurnSigns,
+        bound: Bound,
+        rejection: impl Fn(&greenroom::Error) -> Option<Rejection>,
+    ) -> Result<Ended, NotDone> {
+        let (shared, session) = (self.shared, &self.session);
+        let mut is_over = false;
+        let outcome = {
+            let written = write_down(shared, &self.owner, self.prompt, last_seq, read, turn, signs);
+            let mut written = pin!(written);
+            tokio::select! {
+                biased;
+                outcome = written.as_mut() => outcome?,
+                () = sleep(bound.after) => {
+                    is_over = true;
+                    match interrupted(session, written.as_mut(), GRACE).await {
+                        Some(outcome) => outcome?,
+                        None => {
+                            tracing::warn!(prompt = %self.prompt, cause = bound.cause, "a turn has not ended in its time: its CLI is killed");
+                            session.kill().await;
+                            written.await?
+                        }
+                    }
+                }
+            }
+        };
+        let rejection = match &outcome {
+            Ok(Outcome::Failed { error, .. }) => rejection(error),
+            _ => None,
+        };
+        let (cost, usage) = metered(&outcome);
+        let outcome = match outcome_of(&outcome) {
+            PromptOutcome::Interrupted { result, .. } if is_over => {
+                PromptOutcome::Interrupted { by: InterruptedBy::Session { cause: bound.cause }, result }
+            }
+            outcome => outcome,
+        };
+        Ok(Ended { outcome, cost, usage, rejection })
+    }
 }
 
 /// Sends the prompt and reads its turn to the end.
 async fn run(
-    shared: &FleetShared,
-    owner: &Ownership,
-    session: &Session,
-    prompt: &PromptRecord,
+    turn: &BegunTurn<'_>,
+    last_seq: u64,
     content: serde_json::Value,
     signs: &TurnSigns,
 ) -> Result<Ended, NotDone> {
-    let content: greenroom::Prompt = match serde_json::from_value(content) {
+    let content: Prompt = match serde_json::from_value(content) {
         Ok(content) => content,
         Err(error) => {
             let message = format!("the prompt cannot be read by this version of greenroom: {error}");
@@ -213,52 +334,21 @@ async fn run(
         let by = InterruptedBy::User;
         return Ok(Ended::unused(PromptOutcome::Interrupted { by, result: None }));
     }
-    let limit = shared.quotas.of(prompt.name.tenant()).turn;
-    let mut is_over = false;
     let rejection = Rejection::of(&content);
-    let outcome = match session.prompt(content).await {
-        Ok(mut turn) => {
+    match turn.session.prompt(content).await {
+        Ok(mut sent) => {
             // An interrupt that came before the prompt was sent has interrupted nothing.
             if signs.interrupt.is_cancelled()
-                && let Err(error) = session.interrupt().await
+                && let Err(error) = turn.session.interrupt().await
             {
                 tracing::warn!(%error, "a turn could not be interrupted");
             }
-            let mut written = pin!(write_down(shared, owner, prompt.id, prompt.last_seq, &mut turn, signs));
-            tokio::select! {
-                biased;
-                outcome = written.as_mut() => outcome?,
-                () = sleep(limit) => {
-                    is_over = true;
-                    match interrupted(session, written.as_mut(), GRACE).await {
-                        Some(outcome) => outcome?,
-                        None => {
-                            tracing::warn!(prompt = %prompt.id, ?limit, "a turn has not ended in its time: its CLI is killed");
-                            session.kill().await;
-                            written.await?
-                        }
-                    }
-                }
-            }
+            cli_turn::before(turn, &mut sent).await?;
+            turn.read_out((last_seq, Vec::new()), &mut sent, signs, turn.bound(), rejection).await
         }
         // The CLI was sent nothing.
-        Err(error) => {
-            return Ok(Ended { rejection: rejection(&error), ..Ended::unused(failed(&error, None)) });
-        }
-    };
-    let rejection = match &outcome {
-        Ok(Outcome::Failed { error, .. }) => rejection(error),
-        _ => None,
-    };
-    let (cost, usage) = metered(&outcome);
-    let outcome = match outcome_of(&outcome) {
-        PromptOutcome::Interrupted { result, .. } if is_over => {
-            let cause = format!("the turn took longer than {limit:?}, the tenant's `Quota::turn`");
-            PromptOutcome::Interrupted { by: InterruptedBy::Session { cause }, result }
-        }
-        outcome => outcome,
-    };
-    Ok(Ended { outcome, cost, usage, rejection })
+        Err(error) => Ok(Ended { rejection: rejection(&error), ..Ended::unused(failed(&error, None)) }),
+    }
 }
 
 /// Interrupts the turn of a session and gives it a while to end. `None`: it goes on.

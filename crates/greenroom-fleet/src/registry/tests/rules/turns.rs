@@ -11,12 +11,15 @@ use super::stage::{
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId};
 use crate::limits::{Budget, Quota};
-use crate::record::{PromptContent, PromptOutcome, Unsent};
+use crate::record::{InterruptedBy, PromptContent, PromptOrigin, PromptOutcome, Unsent};
 use crate::request::{Accept, Accepted, Append, Begin, Change, Finish, Owned, Ownership, StoredText};
 
 promises! {
     "a prompt begins once, and a repeated begin gives its content again" => begins_once,
     "one turn of a name runs at a time" => one_turn,
+    "a turn that the CLI begins by itself runs beside a prompt, and ends alone" => cli_turn,
+    "a turn that the CLI has begun by itself ends with its owner" => lost_cli_turn,
+    "a turn that the CLI begins by itself without money for it is written down, and nothing is set aside" => poor_cli_turn,
     "a prompt that waited too long does not begin, and ends as expired" => expired,
     "a reminder does not begin before its moment" => not_due,
     "no prompt begins before the one that goes on with its continuation" => not_its_turn,
@@ -159,6 +162,66 @@ async fn nested(stage: Stage) -> Checked {
         same("the content", content, prompt)?;
     }
     Ok(())
+}
+
+async fn cli_turn(stage: Stage) -> Checked {
+    let (owner, prompt, attempt) = stage.running(stage.node, "a").await?;
+    let (own, of_own) = (PromptId::new(), AttemptId::new());
+    for what in ["the answer", "the repeated answer"] {
+        same(what, stage.backend.begin_cli_turn(begin(&owner, own, of_own)).await?, Owned::Done(true))?;
+    }
+    let record = stage.backend.prompt_record(own).await?;
+    same("its origin", record.map(|record| record.origin), Some(PromptOrigin::Cli))?;
+    let turns = async || {
+        let record = stage.backend.name_record(owner.name.clone()).await?;
+        let turns: Checked<_> = Ok(record.map(|record| (record.cli_turn, record.running)));
+        turns
+    };
+    same("the turns", turns().await?, Some((Some(own), Some(prompt))))?;
+    let kept = stage.backend.append(append(&owner, own, 1, &["1"], 1 << 20)).await?;
+    same("the number of its message", kept, Owned::Done(Some(1)))?;
+    let ended = stage.backend.finish(finish(&owner, own, of_own, completed())).await?;
+    same("its end", ended, Owned::Done(true))?;
+    same("the turns after its end", turns().await?, Some((None, Some(prompt))))?;
+    stage.complete(&owner, prompt, attempt).await?;
+    same("the turns after both", turns().await?, Some((None, None)))
+}
+
+async fn lost_cli_turn(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let owner = stage.own("a").await?;
+    let own = PromptId::new();
+    same(
+        "the answer",
+        stage.backend.begin_cli_turn(begin(&owner, own, AttemptId::new())).await?,
+        Owned::Done(true),
+    )?;
+    same("the release", stage.backend.release(owner.clone()).await?, Owned::Done(true))?;
+    let by = InterruptedBy::OwnerLost { term: owner.term };
+    same(
+        "its outcome",
+        stage.backend.outcome(own).await?,
+        Some(PromptOutcome::Interrupted { by, result: None }),
+    )
+}
+
+async fn poor_cli_turn(stage: Stage) -> Checked {
+    stage.prompt("a", "hello").await?;
+    let owner = stage.own("a").await?;
+    let budget = Budget { amount: 100, period: Duration::from_secs(3600), reserve: 60 };
+    let begin = |prompt, attempt| Begin {
+        quota: Quota { budget: Some(budget), ..Quota::default() },
+        ..begin(&owner, prompt, attempt)
+    };
+    let (first, attempt) = (PromptId::new(), AttemptId::new());
+    same("the first", stage.backend.begin_cli_turn(begin(first, attempt)).await?, Owned::Done(true))?;
+    let cost = Finish { cost: Some(70), ..finish(&owner, first, attempt, completed()) };
+    same("its end", stage.backend.finish(cost).await?, Owned::Done(true))?;
+    let second = PromptId::new();
+    let poor = stage.backend.begin_cli_turn(begin(second, AttemptId::new())).await?;
+    same("the second", poor, Owned::Done(false))?;
+    let account = stage.backend.tenant(owner.name.tenant().clone()).await?;
+    same("the money", (account.spent, account.reserved), (70, 0))
 }
 
 async fn messages(stage: Stage) -> Checked {
