@@ -65,6 +65,17 @@ impl Session {
         Ok(call)
     }
 
+    /// Gives the session's store all entries that the CLI has reported so far, and returns when the store has taken or refused
+    /// them. Does nothing without a store, which gets entries in batches otherwise.
+    ///
+    /// A host that may be killed while a question is open calls this a second after the question: CLI 2.1.330 reports a call
+    /// some 100 ms after it asks about it. Another host can [resume the call](SessionBuilder::resume_call) then.
+    pub async fn flush_store(&self) {
+        if let Some(mirror) = self.shared().mirror() {
+            mirror.flushed().await;
+        }
+    }
+
     /// The turn that goes on, in a session that [resumes a call](SessionBuilder::resume_call). `None` in other sessions, and
     /// after the first call.
     ///

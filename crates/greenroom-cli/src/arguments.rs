@@ -335,6 +335,7 @@ pub(crate) enum Sort {
 pub(crate) enum PromptStage {
     Waiting,
     Running,
+    Parked,
     Ended,
 }
 
@@ -343,6 +344,7 @@ impl PromptStage {
         match self {
             Self::Waiting => PromptFilter::Waiting,
             Self::Running => PromptFilter::Running,
+            Self::Parked => PromptFilter::Parked,
             Self::Ended => PromptFilter::Ended,
         }
     }

@@ -108,6 +108,8 @@ pub(crate) enum State {
     Running,
     /// It is awake, without a turn
     Awake,
+    /// Its turn waits for a person
+    Parked,
     /// Prompts wait for it
     Waiting,
     Asleep,
@@ -122,6 +124,7 @@ impl State {
             _ if record.is_stuck() => Self::Failing,
             NameState::Owned { .. } if record.running.is_some() => Self::Running,
             NameState::Owned { .. } => Self::Awake,
+            _ if record.parked.is_some() => Self::Parked,
             _ if record.queued > 0 => Self::Waiting,
             _ => Self::Asleep,
         }
@@ -134,6 +137,7 @@ impl State {
             Self::Deleting | Self::Moving | Self::Failing => Some(NameFilter::Stuck),
             Self::Running => Some(NameFilter::Running),
             Self::Awake => Some(NameFilter::Owned),
+            Self::Parked => Some(NameFilter::Parked),
             Self::Waiting => Some(NameFilter::Waiting),
             Self::Asleep => None,
         }
@@ -147,6 +151,7 @@ impl State {
             Self::Failing => "failing",
             Self::Running => "running",
             Self::Awake => "awake",
+            Self::Parked => "parked",
             Self::Waiting => "waiting",
             Self::Asleep => "asleep",
         }
@@ -223,6 +228,7 @@ pub(crate) struct QuestionRow {
     kind: String,
     asked_at: u64,
     deadline: u64,
+    parked: bool,
     body: Value,
     #[serde(skip)]
     asks: String,
@@ -239,6 +245,7 @@ impl QuestionRow {
             kind: question.inquiry().map_or("unknown", |inquiry| inquiry.kind()).to_owned(),
             asked_at: question.asked_at.0,
             deadline: question.deadline.0,
+            parked: question.parked,
             body: question.body.clone(),
             asks: asks(&question.body),
             left: question.deadline.since(now),
@@ -365,6 +372,7 @@ impl Row for FeedRow {
             FeedEvent::Accepted { prompt } => ("accepted", Some(prompt), String::new()),
             FeedEvent::Begun { prompt } => ("begun", Some(prompt), String::new()),
             FeedEvent::BegunByCli { prompt } => ("begun_by_cli", Some(prompt), String::new()),
+            FeedEvent::Parked { prompt, question } => ("parked", Some(prompt), question.to_string()),
             FeedEvent::Continues { prompt } => ("continues", Some(prompt), String::new()),
             FeedEvent::Held { prompt } => ("held", Some(prompt), String::new()),
             FeedEvent::Ended { prompt, outcome, .. } => ("ended", Some(prompt), outcome.clone()),

@@ -27,7 +27,8 @@ pub enum FleetEnd {
 /// | a prompt | accepted | `Accepted` |
 /// | | a CLI begins with it | `Begun` |
 /// | | a CLI begins a turn by itself | `BegunByCli` |
-/// | | its owner was lost or drained, and it waits to go on with its continuation | `Continues` |
+/// | | its turn waits for a person without a CLI | `Parked` |
+/// | | it waits to go on, with its continuation or with the tool call for which its turn was parked | `Continues` |
 /// | | the API has rejected its turn before anything ran, and it waits again | `Held` |
 /// | | it has its outcome: by its turn, by a lost owner, in the queue, by a withdrawal or a deletion | `Ended` |
 /// | a name | a prompt or a `warm` waits for a slot | `Waiting` |
@@ -84,7 +85,10 @@ pub enum FleetEvent {
     /// The CLI has begun a turn by itself: a background task has ended, or a schedule of the session's was due. Its record has
     /// [`PromptOrigin::Cli`](crate::PromptOrigin::Cli).
     BegunByCli { name: Name, prompt: PromptId },
-    /// The owner that had begun with a prompt was lost, or the fleet drained. The prompt waits to go on with its continuation.
+    /// The turn of a prompt is parked: no CLI runs until the question is decided, or its deadline has passed.
+    Parked { name: Name, prompt: PromptId, question: QuestionId },
+    /// The prompt waits to go on: with its continuation, because the owner that had begun with it was lost or the fleet drained, or with the
+    /// tool call for which its turn was parked, because the question is decided.
     Continues { name: Name, prompt: PromptId },
     /// The API has rejected the turn of a prompt before anything ran. Its credential is held, see `Degraded`, and the prompt waits again.
     Held { name: Name, prompt: PromptId },
@@ -172,6 +176,8 @@ pub enum PassivatedBy {
     Background,
     /// Its [credential](Credential) is held. The next session has the login that the profile gives then.
     Held,
+    /// Its turn is parked: it waits for a person.
+    Parked,
     /// The session failed by itself.
     Failure,
     /// The fleet drains.

@@ -149,7 +149,7 @@ pub use record::{
 pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
     CommandPut, Counted, Departure, Erasure, FilesLeft, Finish, ForgottenFiles, HostMove, Join, Marked,
-    NodeMessage, Owned, Ownership, Page, Pause, QuestionsOf, QueueBounds, Refused, Reject, StoredText,
+    NodeMessage, Owned, Ownership, Page, Park, Pause, QuestionsOf, QueueBounds, Refused, Reject, StoredText,
     StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;

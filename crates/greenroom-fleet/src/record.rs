@@ -15,16 +15,21 @@
 //! A prompt
 //!             accept
 //!               ▼    withdraw, expiry, delete
-//!  ┌────────► Queued ─────────────────────────────► Ended (unsent)
+//!  ┌────────► Queued ─────────────────────────────► Ended (unsent; interrupted, if it had begun)
 //!  │      begin │ ▲ reject, if nothing has run
 //!  │            ▼ │  finish, reject
 //!  │          Begun ──────────────────────────────► Ended
-//!  │            │ claim by a later term, recover
+//!  │            │ park       withdraw, delete
+//!  │            ├──► Parked ──────────────────────► Ended (interrupted)
+//!  ├────────────│──────┘ its question is decided: the turn goes on with the call
+//!  │            │ claim by a later term, recover: as `park` if its question is open, or decided and not handed over; else
 //!  │            ├── without a continuation ───────► Ended (interrupted: owner lost)
 //!  └────────────┘ with a continuation, which is sent in place of the prompt
 //!
 //!  A turn that the CLI has begun by itself is Begun from its first row on, and never Queued.
 //! ```
+//!
+//! A turn is parked while a person decides on one of its tool calls and no CLI waits for the decision. Nothing of its name runs meanwhile.
 
 mod cause;
 mod command;
@@ -33,6 +38,7 @@ pub(crate) mod label;
 mod node;
 mod outcome;
 mod quarantine;
+mod question;
 pub(crate) mod usage;
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +55,7 @@ pub use hold::{Credential, Hold, InvalidCredential, PromptHold, Trying};
 pub use node::{NodeRecord, NodeState, ProcessRecord};
 pub use outcome::{InterruptedBy, PromptOutcome, Unsent};
 pub use quarantine::{Quarantine, QuarantineKind};
+pub use question::{Decision, QuestionRecord};
 
 /// A named session. A node of an older version drops the fields that it does not know. A later fact that has to survive such a node needs a
 /// row of its own.
@@ -92,9 +99,13 @@ pub struct NameRecord {
     /// does one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cli_turn: Option<PromptId>,
-    /// The prompt that goes on with its continuation before all that wait: its owner was lost after it had begun.
+    /// The prompt that goes on before all that wait: with its continuation after its owner was lost, or with the tool call on which a person
+    /// has decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<PromptId>,
+    /// The prompt whose turn is parked: a person has to decide on a tool call before it goes on. Nothing else of the name runs meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<PromptId>,
     /// Moments of the latest failed activations; empty after a turn that completed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Timestamp>,
@@ -131,8 +142,16 @@ impl NameRecord {
     pub(crate) fn waits_because(&self) -> Option<String> {
         match &self.state {
             NameState::Quarantined { why, .. } => Some(format!("the session is quarantined: {why}")),
+            _ if self.parked.is_some() => {
+                Some("a turn of the session is parked: it waits for a person's answer".to_owned())
+            }
             _ => self.last_failure.clone(),
         }
+    }
+
+    /// True if no turn of the name runs, and none is parked.
+    pub(crate) fn is_between_turns(&self) -> bool {
+        self.turns().next().is_none() && self.parked.is_none()
     }
 
     /// The order of its next prompt: now in milliseconds, or one more than the order of its last prompt if that is greater.
@@ -232,6 +251,12 @@ pub struct PromptRecord {
     /// The last attempt that the API rejected before anything had run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) returned: Option<AttemptId>,
+    /// Questions about tool calls whose decisions no CLI has got. With one, the turn can be parked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) calls: Vec<QuestionId>,
+    /// The attempt that was parked last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parked_by: Option<AttemptId>,
     /// The usage of its runs, as far as their CLIs reported it, also if the turn was interrupted or has failed.
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
@@ -241,6 +266,11 @@ impl PromptRecord {
     /// True if the prompt had to wait for a moment when it was accepted.
     pub fn is_reminder(&self) -> bool {
         self.due_at > self.accepted_at
+    }
+
+    /// True if the turn goes on with the tool call for which it was parked.
+    pub(crate) fn goes_on_with_call(&self) -> bool {
+        self.parked_by.is_some() && !self.calls.is_empty()
     }
 
     /// True if the prompt may begin at this moment of the backend's clock. A prompt that is no reminder may begin at any moment,
@@ -285,6 +315,13 @@ pub enum PromptState {
         /// When it began.
         at: Timestamp,
     },
+    /// A person has to decide on a tool call before the turn goes on. No CLI runs, and no slot is held.
+    Parked {
+        /// The question.
+        question: QuestionId,
+        /// When the turn was parked.
+        at: Timestamp,
+    },
     /// The prompt has its outcome.
     Ended {
         /// When it ended.
@@ -305,52 +342,6 @@ pub struct PromptContent {
     pub continuation: Option<Value>,
 }
 
-/// A question that a session asks a person: a permission, a choice, an elicitation or a dialog.
-///
-/// Show its [`inquiry`](Self::inquiry), and give the answer to [`FleetTenant::answer`](crate::FleetTenant::answer).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct QuestionRecord {
-    /// The id.
-    pub id: QuestionId,
-    /// The session that asks.
-    pub name: Name,
-    /// The turn in which it asks.
-    pub prompt: PromptId,
-    /// The term of the owner that asks.
-    pub term: Term,
-    /// When the question was asked.
-    pub asked_at: Timestamp,
-    /// When the question counts as denied.
-    pub deadline: Timestamp,
-    /// The question: its kind and its fields. See [`inquiry`](QuestionRecord::inquiry).
-    pub body: Value,
-    /// The decision, once there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decision: Option<Decision>,
-}
-
-/// The decision on a question.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Decision {
-    /// A person answered.
-    Answered {
-        /// The answer: see [`answer`](Decision::answer). `null` if the session took the question back.
-        answer: Value,
-        /// The attempt to answer that decided.
-        attempt: AttemptId,
-        /// When it was given.
-        at: Timestamp,
-    },
-    /// The deadline passed: the question counts as denied.
-    Expired {
-        /// When it was noticed.
-        at: Timestamp,
-    },
-}
-
 /// The account of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -363,6 +354,9 @@ pub struct TenantRecord {
     pub names: u64,
     /// Sessions that have an owner.
     pub live: u32,
+    /// Turns that are parked.
+    #[serde(default)]
+    pub parked: u32,
     /// Bytes of the prompts that wait.
     pub waiting_bytes: u64,
     /// Bytes that are kept of its prompts.

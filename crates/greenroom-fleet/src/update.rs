@@ -30,7 +30,7 @@ use crate::record::{Cause, InterruptedBy, PromptOutcome, QuestionRecord, Unsent}
 /// | `Delta` | the main thread | none | from then on |
 /// | `Text` | the main thread | yes | once |
 /// | `ToolCall`, `ToolResult` | the main thread, and subagents with their `parent` | yes | once |
-/// | `Asked`, `Decided` | the questions of the turn | none | again: replace a question by its id |
+/// | `Asked`, `Decided` | the questions of the turn | none | again, and `Asked` also when the turn is parked: replace a question by its id |
 /// | `Usage` | the end of the CLI's turn | yes | once |
 /// | `Gap` | messages that were not kept | yes | once |
 /// | `Held` | a prompt whose credential is held | none | again |
@@ -86,7 +86,7 @@ pub enum Update {
         #[serde(skip_serializing_if = "Option::is_none")]
         parent: Option<String>,
     },
-    /// The session asks a person: see [`QuestionRecord::inquiry`].
+    /// The session asks a person: see [`QuestionRecord::inquiry`]. Comes again when the turn is [parked](QuestionRecord::parked).
     Asked {
         /// The open question.
         question: Box<QuestionRecord>,

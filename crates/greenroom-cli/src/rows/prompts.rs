@@ -40,6 +40,7 @@ impl PromptRow {
         let (state, begun_at, ended_at) = match &record.state {
             PromptState::Queued => ("waiting", None, None),
             PromptState::Begun { at, .. } => ("running", Some(at.0), None),
+            PromptState::Parked { .. } => ("parked", None, None),
             PromptState::Ended { at, .. } => ("ended", None, Some(at.0)),
             _ => ("unknown", None, None),
         };

@@ -214,7 +214,7 @@ pub(crate) async fn asking(backend: &impl Requests, to: &str, node: NodeId, ques
         ] },
     ] });
     let id = QuestionId::new();
-    let ask = Ask { owner, question: id, prompt, wait: FOREVER, body };
+    let ask = Ask { owner, question: id, prompt, wait: FOREVER, call: None, body };
     assert!(matches!(backend.ask(ask).await.unwrap(), Owned::Done(Some(_))));
     id
 }

@@ -9,13 +9,20 @@
 //! | what happens | the question | the CLI is told |
 //! |---|---|---|
 //! | a person answers | decided | the answer |
+//! | `question_holds` passes, or the fleet drains, and the question is about a tool call | stays open: the turn is parked | nothing: it ends |
+//! | a session is started to go on with the call | decided before | the decision, when the turn has begun |
 //! | the deadline passes | expired | a denial |
 //! | the turn ends | removed by the backend | a denial, if it still listens |
 //! | the CLI takes its request back | taken back | nothing |
 //! | no turn runs, the backend refuses, the owner is fenced | never asked | a denial |
 //!
+//! Before the CLI gets the decision on a tool call, the hand-over is noted in the backend: afterwards no other owner goes on with the call.
+//!
 //! Changes of the backend are hints, so the question is read each second as well.
 
+use std::future::pending;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,10 +30,10 @@ use greenroom::SessionBuilder;
 use greenroom::callback::{CallbackContext, Inquiry, InquiryAnswer};
 use serde_json::Value;
 use tokio::sync::{broadcast, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::cell::NameCell;
+use super::cell::{NameCell, ResumedCall};
 use super::context::{FleetShared, hint};
 use super::retry::{NotDone, repeat, repeat_owned};
 use super::task;
@@ -38,6 +45,13 @@ use crate::request::{Answered, Ask, Change, Ownership};
 
 /// Time after which a question is read without a hint.
 const LOOK: Duration = Duration::from_secs(1);
+/// The pause before a question is deferred again that could not be deferred. It doubles, unless the fleet drains.
+const DEFER_AGAIN: Duration = Duration::from_secs(2);
+const DEFER_AGAIN_LATER: Duration = Duration::from_secs(60);
+/// The time that a session takes at most to refuse a deferral.
+const DEFERRAL: Duration = Duration::from_secs(6);
+/// The pauses before the transcript with an open call goes to the backend. The CLI reports the call some 100 ms after it asks.
+const FLUSHES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(8)];
 
 /// Lets a session ask people, if people are asked in this fleet.
 pub(crate) fn attach(
@@ -64,84 +78,229 @@ struct Asker {
     kill: CancellationToken,
 }
 
+/// A request of the CLI that people are asked about.
+struct Asked {
+    id: QuestionId,
+    at: Instant,
+    inquiry: Inquiry,
+    cx: CallbackContext,
+    /// The tool call, if the question can be deferred.
+    call: Option<String>,
+    /// The session is asked to defer the question: it stays open without a CLI.
+    is_deferring: AtomicBool,
+}
+
 impl Asker {
     async fn ask(self: Arc<Self>, inquiry: Inquiry, cx: CallbackContext) -> InquiryAnswer {
         let (reply, answer) = oneshot::channel();
         let shared = self.shared.clone();
+        let call = self.call_of(&inquiry, &cx);
+        let (id, is_deferring) = (QuestionId::new(), AtomicBool::new(false));
+        let asked = Asked { id, at: Instant::now(), inquiry, cx: cx.clone(), call, is_deferring };
         // A task: when the session drops this future, the question still has to be taken back.
-        shared.tasks.spawn(async move { self.put(inquiry, reply).await });
+        shared.tasks.spawn(async move { self.put(asked, reply).await });
         tokio::select! {
             answer = answer => answer.unwrap_or_else(|_| InquiryAnswer::deny("the host failed to put the question")),
             () = cx.cancelled() => InquiryAnswer::Dismissed,
         }
     }
 
-    /// Puts a question to people, and replies with the decision. A dropped receiver takes the question back.
-    async fn put(&self, inquiry: Inquiry, mut reply: oneshot::Sender<InquiryAnswer>) {
-        let id = QuestionId::new();
+    /// The call of a question that can be deferred: a later CLI asks about it again.
+    fn call_of(&self, inquiry: &Inquiry, cx: &CallbackContext) -> Option<String> {
+        let is_of_call = matches!(inquiry, Inquiry::Permission { .. } | Inquiry::Questions { .. });
+        let may_park = !self.shared.limits.question_parked.is_zero();
+        cx.tool_use_id().filter(|_| is_of_call && may_park && cx.agent_id().is_none()).map(str::to_owned)
+    }
+
+    /// Puts a question to people, and replies with the decision. A dropped receiver takes the question back, unless it is deferred.
+    async fn put(&self, asked: Asked, mut reply: oneshot::Sender<InquiryAnswer>) {
         let answer = tokio::select! {
             biased;
             () = reply.closed() => {
-                self.take_back(id).await;
+                if !asked.is_deferring.load(Ordering::Acquire) {
+                    self.take_back(asked.id).await;
+                }
                 InquiryAnswer::Dismissed
             }
-            answer = self.answer(id, &inquiry) => answer.unwrap_or_else(InquiryAnswer::deny),
+            answer = self.answer(&asked) => answer.unwrap_or_else(InquiryAnswer::deny),
         };
         self.shared.tell_transitions();
         task::answer(reply, answer);
     }
 
-    /// Keeps a question in the backend, and waits for its decision.
+    /// Keeps a question in the backend, or takes the one for which the session was started, and waits for its decision.
     ///
     /// # Errors
     /// The reason for a denial, for the model.
-    async fn answer(&self, id: QuestionId, inquiry: &Inquiry) -> Result<InquiryAnswer, String> {
+    async fn answer(&self, asked: &Asked) -> Result<InquiryAnswer, String> {
         let mut changes = self.shared.backend.changes();
-        let question = self.keep(id, inquiry).await?;
-        self.shared.tell_transitions();
-        let stored = match self.decision(&mut changes, question).await.map_err(not_asked)? {
-            Some(Decision::Answered { answer: Value::Null, .. } | Decision::Expired { .. }) => {
-                return Err(format!("no person has answered within {:?}", self.limit()));
+        let question = match self.resumed(asked) {
+            Some(ResumedCall { question, begun }) => {
+                // The turn has not begun before: an owner hands nothing over outside of a turn.
+                begun.cancelled().await;
+                question
             }
-            Some(Decision::Answered { answer, .. }) => answer,
-            None => return Err("the turn has ended in which this was asked".to_owned()),
+            None => self.keep(asked).await?,
+        };
+        self.shared.tell_transitions();
+        let (id, limit) = (question.id, question.deadline.since(question.asked_at));
+        let decision = self.decision_or_deferral(asked, &mut changes, question).await.map_err(not_asked)?;
+        let Some(decision) = decision else {
+            return Err("the turn has ended in which this was asked".to_owned());
+        };
+        if asked.call.is_some() {
+            self.hand_over(id).await?;
+        }
+        let stored = match decision {
+            Decision::Answered { answer: Value::Null, .. } => return Err(unanswered(self.limit())),
+            Decision::Expired { .. } => return Err(unanswered(limit)),
+            Decision::Answered { answer, .. } => answer,
         };
         let QuestionAnswer { answer, .. } = serde_json::from_value(stored)
             .map_err(|_| "the person's answer cannot be read by this version of the host".to_owned())?;
-        match misfit(inquiry, &answer) {
+        match misfit(&asked.inquiry, &answer) {
             None => Ok(answer),
             Some(why) => Err(format!("the person's answer cannot be used: {why}")),
         }
     }
 
-    /// The time for an answer.
+    /// The question for which the session was started, if the CLI asks about its call.
+    fn resumed(&self, asked: &Asked) -> Option<ResumedCall> {
+        let resumed = self.cell.upgrade()?.holdings().resumes.clone()?;
+        let is_its_call = resumed.question.call.is_some() && resumed.question.call == asked.call;
+        is_its_call.then_some(resumed)
+    }
+
+    /// The time for an answer while the CLI waits.
     fn limit(&self) -> Duration {
         let (limit, quota) = (self.shared.limits.question, self.shared.quotas.of(self.owner.name.tenant()));
         quota.question.map_or(limit, |of_tenant| of_tenant.min(limit))
+    }
+
+    /// The time after which an open question is deferred.
+    fn holds(&self) -> Duration {
+        let profile = self.cell.upgrade().map(|cell| cell.profile()).unwrap_or_default();
+        let of_profile = self.shared.question_holds.get(&profile).copied();
+        of_profile.unwrap_or(self.shared.limits.question_holds).min(self.limit())
     }
 
     /// Keeps a question in the backend.
     ///
     /// # Errors
     /// The reason why nobody can be asked, for the model.
-    async fn keep(&self, question: QuestionId, inquiry: &Inquiry) -> Result<QuestionRecord, String> {
+    async fn keep(&self, asked: &Asked) -> Result<QuestionRecord, String> {
         let no_turn = || "no person can be asked: the session has no running turn".to_owned();
         let running = self.cell.upgrade().and_then(|cell| cell.holdings().running);
         let prompt = running.ok_or_else(no_turn)?;
-        let body = serde_json::to_value(inquiry).map_err(refused)?;
-        let (start, limit) = (Instant::now(), self.limit());
-        let asked = repeat_owned(&self.shared, || {
+        let body = serde_json::to_value(&asked.inquiry).map_err(refused)?;
+        let (limit, question) = (self.limit(), asked.id);
+        let wait = if asked.call.is_some() { self.shared.limits.question_parked.max(limit) } else { limit };
+        let put = repeat_owned(&self.shared, || {
             // Time that the backend was away counts.
-            let wait = limit.saturating_sub(start.elapsed());
-            let (owner, body) = (self.owner.clone(), body.clone());
-            self.shared.backend.ask(Ask { owner, question, prompt, wait, body })
+            let wait = wait.saturating_sub(asked.at.elapsed());
+            let (owner, body, call) = (self.owner.clone(), body.clone(), asked.call.clone());
+            self.shared.backend.ask(Ask { owner, question, prompt, wait, call, body })
         });
-        let Ok(asked) = timeout(limit, asked).await else {
+        let Ok(put) = timeout(limit, put).await else {
             // The backend may carry the request out later.
             self.take_back(question).await;
             return Err(refused("the host's backend does not answer"));
         };
-        asked.map_err(not_asked)?.ok_or_else(no_turn)
+        put.map_err(not_asked)?.ok_or_else(no_turn)
+    }
+
+    /// Waits until the question is decided: by a person, by its deadline, or because its CLI has waited for as long as it may. A question that
+    /// can be deferred is deferred before that, and the wait ends with the session. `None`: it has ended with its turn.
+    async fn decision_or_deferral(
+        &self,
+        asked: &Asked,
+        changes: &mut broadcast::Receiver<Change>,
+        question: QuestionRecord,
+    ) -> Result<Option<Decision>, NotDone> {
+        let id = question.id;
+        let mut decision = pin!(self.decision(changes, question));
+        if asked.call.is_none() {
+            return decision.await;
+        }
+        let mut flushes = pin!(self.flush());
+        let over = asked.at + self.limit();
+        let (mut next, mut pause) = (asked.at + self.holds(), DEFER_AGAIN);
+        let mut is_tried = false;
+        loop {
+            let is_draining = self.shared.draining.is_cancelled();
+            tokio::select! {
+                biased;
+                decision = &mut decision => return decision,
+                () = &mut flushes => {}
+                () = self.shared.draining.cancelled(), if !is_draining => pause = DEFER_AGAIN,
+                () = sleep_until(next) => {}
+            }
+            // At least once, also if `question_holds` is no less than `question`. The session may take some seconds to refuse it.
+            // Not beside the wait for the decision: a question that the session has deferred gets none here.
+            if (!is_tried || Instant::now() + DEFERRAL < over) && self.defer(asked).await {
+                return pending().await;
+            }
+            is_tried = true;
+            if Instant::now() >= over {
+                return self.expire(id).await;
+            }
+            next = over.min(Instant::now() + pause);
+            pause = if is_draining { DEFER_AGAIN } else { (pause * 2).min(DEFER_AGAIN_LATER) };
+        }
+    }
+
+    /// Gives the backend the transcript with the call while its question is open: another node may have to go on with the call. Never ends.
+    async fn flush(&self) {
+        for pause in FLUSHES {
+            sleep(pause).await;
+            let session = self.cell.upgrade().and_then(|cell| cell.holdings().session.clone());
+            if let Some(session) = session {
+                session.flush_store().await;
+            }
+        }
+        pending().await
+    }
+
+    /// Has the session defer a question. `true`: its CLI ends, and the turn is parked.
+    async fn defer(&self, asked: &Asked) -> bool {
+        let session = self.cell.upgrade().and_then(|cell| cell.holdings().session.clone());
+        let Some(session) = session else { return false };
+        let tenant = self.owner.name.tenant();
+        let bound = self.shared.quotas.of(tenant).parked;
+        match self.shared.ask(|backend| backend.tenant(tenant.clone())).await {
+            Ok(account) if account.parked < bound => {}
+            Ok(_) => {
+                tracing::debug!(question = %asked.id, bound, "the tenant has too many parked turns: a question holds its session");
+                return false;
+            }
+            Err(error) => {
+                tracing::debug!(question = %asked.id, %error, "a question is not deferred");
+                return false;
+            }
+        }
+        asked.is_deferring.store(true, Ordering::Release);
+        let deferred = session.defer(&asked.cx).await;
+        if let Err(error) = &deferred {
+            asked.is_deferring.store(false, Ordering::Release);
+            tracing::debug!(question = %asked.id, %error, "a question cannot be deferred now");
+        }
+        deferred.is_ok()
+    }
+
+    /// Notes that the CLI is about to get the decision on a call, so that no other owner goes on with the call.
+    ///
+    /// # Errors
+    /// The reason why the CLI must not get it, for the model.
+    async fn hand_over(&self, id: QuestionId) -> Result<(), String> {
+        let handed =
+            repeat_owned(&self.shared, || self.shared.backend.hand_over(self.owner.clone(), id)).await;
+        if !handed.map_err(not_asked)? {
+            return Err(refused("another process goes on with the call"));
+        }
+        if let Some(cell) = self.cell.upgrade() {
+            cell.holdings().resumes.take_if(|resumed| resumed.question.id == id);
+        }
+        Ok(())
     }
 
     /// Waits until the question is decided, by a person or by its deadline. `None`: it has ended with its turn.
@@ -151,6 +310,9 @@ impl Asker {
         question: QuestionRecord,
     ) -> Result<Option<Decision>, NotDone> {
         let (backend, id) = (&self.shared.backend, question.id);
+        if question.decision.is_some() {
+            return Ok(question.decision);
+        }
         loop {
             let left = question.deadline.since(backend.now());
             if left.is_zero() {
@@ -196,4 +358,10 @@ fn not_asked(not_done: NotDone) -> String {
 
 fn refused(why: impl std::fmt::Display) -> String {
     format!("no person can be asked: {why}")
+}
+
+fn unanswered(limit: Duration) -> String {
+    // Kept in milliseconds, less the time for the request to the backend.
+    let rounded = Duration::from_secs_f64(limit.as_secs_f64().round());
+    format!("no person has answered within {:?}", if rounded.is_zero() { limit } else { rounded })
 }

@@ -13,7 +13,7 @@ use super::name::steps::losses::{Loss, Losses};
 use crate::health::Membership;
 use crate::id::{AttemptId, Name, PromptId};
 use crate::lock::locked;
-use crate::record::Credential;
+use crate::record::{Credential, QuestionRecord};
 use crate::request::Ownership;
 use crate::users::HeldUser;
 
@@ -77,6 +77,8 @@ pub(crate) struct Holdings {
     pub(crate) user: Option<HeldUser>,
     /// The prompt of the running turn.
     pub(crate) running: Option<PromptId>,
+    /// The question about the call with which the session goes on, until its CLI gets the decision.
+    pub(crate) resumes: Option<ResumedCall>,
     /// The stage of the name's actor, and its beginning, for snapshots. `None`: the actor has just started.
     pub(crate) stage: Option<(StageKind, Instant)>,
     /// The losses of the session's transcript, if the backend keeps it.
@@ -87,6 +89,14 @@ pub(crate) struct Holdings {
     is_fenced: bool,
     /// The fleet has no more time: the running turn goes on elsewhere if it can. Otherwise it has this time to tell its cost.
     pub(crate) cut: Option<Duration>,
+}
+
+/// The question about a call with which a session goes on.
+#[derive(Clone)]
+pub(crate) struct ResumedCall {
+    pub(crate) question: QuestionRecord,
+    /// Cancelled when the turn has begun.
+    pub(crate) begun: CancellationToken,
 }
 
 impl NameCell {
@@ -121,7 +131,7 @@ impl NameCell {
     pub(crate) fn renew_kill(&self) {
         let mut holdings = self.holdings();
         (holdings.kill, holdings.is_fenced, holdings.losses) = (CancellationToken::new(), false, None);
-        holdings.cli_turns = None;
+        (holdings.cli_turns, holdings.resumes) = (None, None);
     }
 
     /// The name has no owner here any more, and no claim is under way.
@@ -156,6 +166,19 @@ impl NameCell {
     pub(crate) async fn loss(&self) -> Option<Loss> {
         let losses = self.holdings().losses.clone()?;
         losses.first().await
+    }
+
+    /// The turn of a prompt has begun: a CLI that asks about its call again gets the decision.
+    pub(crate) fn begun(&self, prompt: PromptId) {
+        let mut holdings = self.holdings();
+        holdings.running = Some(prompt);
+        holdings.resumes.iter().for_each(|resumed| resumed.begun.cancel());
+    }
+
+    /// No turn runs any more. Its CLI may not have asked about its call: the tool may be gone.
+    pub(crate) fn ended(&self) {
+        let mut holdings = self.holdings();
+        (holdings.running, holdings.resumes) = (None, None);
     }
 
     /// The session, if it runs a turn, and the turn of this prompt if one is given.

@@ -80,6 +80,8 @@ pub(crate) struct FleetShared {
     pub(crate) profiles: HashMap<String, Profile>,
     /// Names the credentials of profiles.
     pub(crate) credentials: HashMap<String, CredentialOf>,
+    /// The times after which questions are deferred, of profiles that have times of their own.
+    pub(crate) question_holds: HashMap<String, Duration>,
     pub(crate) folders: Folders,
     /// The users of the system that the CLIs run as. `None`: the user of this process.
     pub(crate) users: Option<Users>,

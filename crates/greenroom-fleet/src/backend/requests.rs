@@ -112,6 +112,10 @@ requests! {
     /// Gives the running turn its outcome. `Done(true)`: the prompt has this outcome now, or had it already from this attempt. `Done(false)`:
     /// the prompt does not run by this attempt, has ended with another outcome, or is not known.
     fn finish(finish: Finish) -> Owned<bool>;
+    /// Parks the running turn, whose CLI has ended while a person decides on a tool call. Its prompt waits to go on once the question is
+    /// decided, or at once if it is. `Done(true)`: the turn is parked, or was by this attempt. `Done(false)`: it does not run by this attempt, or
+    /// has not exactly one open tool call.
+    fn park(park: Park) -> Owned<bool>;
     /// Ends a turn that the API has rejected, and holds its credential on all nodes. The prompt waits again at its place, as if it had not
     /// begun, or has its outcome. Answers as [`finish`](Requests::finish).
     fn reject(reject: Reject) -> Owned<bool>;
@@ -186,6 +190,9 @@ requests! {
     /// Answers a question. The first answer before the deadline decides. An answer that is repeated with its attempt learns whether
     /// it decided, until the prompt is forgotten.
     fn answer(question: QuestionId, attempt: AttemptId, answer: Value) -> Answered;
+    /// Notes that the owner's CLI is about to get the decision on a question with a [`call`](QuestionRecord::call). From then on no other owner
+    /// goes on with the call. `Done(false)`: the question is not decided, its turn does not run by this owner, or another owner has noted it.
+    fn hand_over(owner: Ownership, question: QuestionId) -> Owned<bool>;
     /// A question: an open one until its turn ends, a decided one until its prompt is forgotten.
     fn question(question: QuestionId) -> Option<QuestionRecord>;
     /// The questions of a turn: all open ones, then up to `decided` decided ones in the order of their ids, at most [`Page::MOST`].

@@ -1,6 +1,7 @@
 //! The builder of a fleet.
 
 mod profiles;
+mod questions;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ pub struct FleetBuilder {
     authoriser: Option<Arc<dyn Authoriser>>,
     profiles: HashMap<String, Profile>,
     credentials: HashMap<String, CredentialOf>,
+    question_holds: HashMap<String, Duration>,
     folder: Option<PathBuf>,
     users: Option<UserPool>,
     host: Option<String>,
@@ -64,6 +66,7 @@ impl Fleet {
             authoriser: None,
             profiles: HashMap::new(),
             credentials: HashMap::new(),
+            question_holds: HashMap::new(),
             folder: None,
             users: None,
             host: None,
@@ -323,6 +326,7 @@ impl FleetBuilder {
             authoriser: self.authoriser,
             profiles: self.profiles,
             credentials: self.credentials,
+            question_holds: self.question_holds,
             folders,
             users,
             node: NodeId::new(),
@@ -364,6 +368,7 @@ impl FleetBuilder {
                 "the fleet names credentials of the profile '{profile}', which it does not have"
             ));
         }
+        self.check_question_holds()?;
         let quotas = self.quotas.values().chain([&self.default_quota]);
         for quota in quotas {
             quota.check().or_else(invalid)?;

@@ -31,6 +31,7 @@ pub(crate) fn record(name: &str) -> NameRecord {
         running: None,
         cli_turn: None,
         continues: None,
+        parked: None,
         failures: Vec::new(),
         losses: 0,
         quarantine: None,

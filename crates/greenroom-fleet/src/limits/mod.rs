@@ -57,9 +57,16 @@ pub struct FleetLimits {
     pub lease: Duration,
     /// The time for which background tasks of the CLI keep their session from being idle, turns in between included. Default: 10 minutes.
     pub background: Duration,
-    /// The time after which a [question](crate::FleetTenant::questions) counts as denied. Default: 10 minutes. Zero: people are not
+    /// The time for which a CLI waits for the answer to a [question](crate::FleetTenant::questions). A question that cannot be deferred, such
+    /// as an elicitation or one of a subagent, counts as denied then. Default: 10 minutes. Zero: people are not
     /// asked, and a profile may answer with [`on_inquiry`](greenroom::SessionBuilder::on_inquiry) itself.
     pub question: Duration,
+    /// The time after which an open question about a tool call is deferred: its turn is parked, its CLI ends, and its slot is free until the
+    /// question is decided. Default: 60 seconds. [`FleetBuilder::question_holds`](crate::FleetBuilder::question_holds) sets it for a profile.
+    pub question_holds: Duration,
+    /// The time after which a question about a tool call counts as denied, parked or not. Default: 14 days. Zero: no turn is parked, and
+    /// `question` bounds every question.
+    pub question_parked: Duration,
     /// The first wait after a failed activation, and before a node that is [degraded](crate::Health) tries again; it doubles up to
     /// `backoff_max`. Default: 1 second.
     pub backoff: Duration,
@@ -96,7 +103,7 @@ impl FleetLimits {
     }
 
     /// Every limit of time.
-    pub(crate) fn durations(&self) -> [Duration; 13] {
+    pub(crate) fn durations(&self) -> [Duration; 15] {
         [
             self.idle_after,
             self.idle_before_eviction,
@@ -104,6 +111,8 @@ impl FleetLimits {
             self.lease,
             self.background,
             self.question,
+            self.question_holds,
+            self.question_parked,
             self.backoff,
             self.backoff_max,
             self.failure_period,
@@ -127,6 +136,8 @@ impl Default for FleetLimits {
             lease: Duration::from_secs(30),
             background: Duration::from_secs(600),
             question: Duration::from_secs(600),
+            question_holds: Duration::from_secs(60),
+            question_parked: Duration::from_secs(14 * 24 * 3600),
             backoff: Duration::from_secs(1),
             backoff_max: Duration::from_secs(60),
             failures: 3,

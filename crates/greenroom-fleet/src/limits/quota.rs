@@ -49,9 +49,12 @@ pub struct Quota {
     /// The longest time of a turn. A turn that takes longer is interrupted, and its session is killed ten seconds later if its CLI goes on.
     /// The time of questions counts. Default: 1 hour.
     pub turn: Duration,
-    /// The time after which a question counts as denied, if it is shorter than [`FleetLimits::question`](crate::FleetLimits::question).
-    /// Default: that time.
+    /// The time for which a CLI waits for the answer to a question, if it is shorter than
+    /// [`FleetLimits::question`](crate::FleetLimits::question). Default: that time.
     pub question: Option<Duration>,
+    /// Turns of the tenant that are parked at one moment, about. Over it, a question holds its session as if it could not be deferred. Turns
+    /// of lost owners are parked also over it. Default: 10,000.
+    pub parked: u32,
     /// Money that the tenant may spend in each period. Default: no bound.
     pub budget: Option<Budget>,
 }
@@ -144,6 +147,7 @@ impl Default for Quota {
             kept_bytes: 4 << 30,
             turn: Duration::from_secs(3600),
             question: None,
+            parked: 10_000,
             budget: None,
         }
     }

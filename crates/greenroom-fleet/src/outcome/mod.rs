@@ -7,7 +7,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use greenroom::message::{ResultMessage, Typed};
+use greenroom::message::{ResultMessage, TerminalReason, Typed};
 use greenroom::report::InterruptedBy as SessionInterruptedBy;
 use greenroom::{Error, ErrorKind, Message, Outcome};
 use serde_json::Value;
@@ -18,6 +18,9 @@ use crate::record::usage::Usage;
 use crate::record::{InterruptedBy, PromptOutcome};
 use crate::registry::depth;
 
+/// The kind of a turn that was to go on with a call whose tool is gone.
+pub(crate) const TOOL_IS_GONE: &str = "tool_deferred_unavailable";
+
 /// Levels of JSON in a result that every backend can keep inside an outcome.
 const DEEPEST: usize = 100;
 
@@ -25,6 +28,9 @@ const DEEPEST: usize = 100;
 pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
     let cut_off =
         |cause: String| PromptOutcome::Interrupted { by: InterruptedBy::Session { cause }, result: None };
+    if let Some(gone) = ended.as_ref().ok().and_then(tool_is_gone) {
+        return gone;
+    }
     match ended {
         Ok(Outcome::Completed { result, .. }) => {
             PromptOutcome::Completed { result: kept(result), transcript_lost: false }
@@ -42,6 +48,10 @@ pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
             result: result.as_ref().map(kept),
         },
         Ok(Outcome::Failed { error, result, .. }) => failed(error, result.as_ref()),
+        // Otherwise the turn is parked.
+        Ok(Outcome::Deferred { .. }) => {
+            cut_off("the question for which the turn was deferred has ended".to_owned())
+        }
         Ok(Outcome::NotStarted { .. }) => {
             cut_off("the session ended before the CLI started the turn".to_owned())
         }
@@ -56,6 +66,20 @@ pub(crate) fn outcome_of(ended: &greenroom::Result<Outcome>) -> PromptOutcome {
             result: None,
         },
     }
+}
+
+/// The outcome of a turn that was to go on with a call whose tool is gone.
+fn tool_is_gone(ended: &Outcome) -> Option<PromptOutcome> {
+    let (Outcome::Completed { result, .. } | Outcome::Failed { result: Some(result), .. }) = ended else {
+        return None;
+    };
+    if result.terminal_reason.as_ref()? != &TerminalReason::ToolDeferredUnavailable {
+        return None;
+    }
+    let message = "the turn was parked for a call of a tool that the session has no longer: compare the tools of its profile with those of \
+                   the profile before, and send the prompt again";
+    let (kind, message) = (TOOL_IS_GONE.to_owned(), message.to_owned());
+    Some(PromptOutcome::Failed { kind, message, result: Some(kept(result)) })
 }
 
 /// The outcome of a prompt whose turn failed, or that its session refused.

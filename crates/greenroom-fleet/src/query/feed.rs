@@ -82,7 +82,10 @@ pub enum FeedEvent {
     Begun { prompt: PromptId },
     /// The session's CLI has begun a turn by itself.
     BegunByCli { prompt: PromptId },
-    /// The owner that had begun with a prompt was lost, or its node drained. The prompt waits to go on with its continuation.
+    /// A turn is parked: no CLI runs until a person has decided the question, or its deadline has passed.
+    Parked { prompt: PromptId, question: QuestionId },
+    /// The prompt waits to go on: with its continuation, because the owner that had begun with it was lost or its node drained, or with the
+    /// tool call for which the turn was parked, because the question is decided.
     Continues { prompt: PromptId },
     /// The API has rejected the turn of a prompt before anything ran: its credential is held, and the prompt waits again.
     Held { prompt: PromptId },
@@ -108,6 +111,7 @@ impl FeedEvent {
         let name = name.clone();
         Some(match self.clone() {
             Self::Accepted { prompt } => FleetEvent::Accepted { name, prompt },
+            Self::Parked { prompt, question } => FleetEvent::Parked { name, prompt, question },
             Self::Continues { prompt } => FleetEvent::Continues { name, prompt },
             Self::Held { prompt } => FleetEvent::Held { name, prompt },
             Self::Ended { prompt, outcome, .. } => {

@@ -35,6 +35,8 @@ pub struct NameQuery {
 pub enum NameFilter {
     /// A turn of the name runs.
     Running,
+    /// A turn of the name is parked: it waits for a person.
+    Parked,
     /// Prompts wait for the name.
     Waiting,
     /// A node owns the name: its session is live, starts or ends.
@@ -126,6 +128,7 @@ impl NameFilter {
     fn takes(self, record: &NameRecord) -> bool {
         match self {
             Self::Running => record.turns().next().is_some(),
+            Self::Parked => record.parked.is_some(),
             Self::Waiting => record.queued > 0,
             Self::Owned => matches!(record.state, NameState::Owned { .. }),
             Self::Quarantined => matches!(record.state, NameState::Quarantined { .. }),
@@ -158,6 +161,8 @@ pub enum PromptFilter {
     Waiting,
     /// The turn of the prompt runs.
     Running,
+    /// The turn of the prompt is parked: it waits for a person.
+    Parked,
     /// The prompt has its outcome.
     Ended,
 }
@@ -240,6 +245,7 @@ impl PromptQuery {
             None => true,
             Some(PromptFilter::Waiting) => record.state == PromptState::Queued,
             Some(PromptFilter::Running) => matches!(record.state, PromptState::Begun { .. }),
+            Some(PromptFilter::Parked) => matches!(record.state, PromptState::Parked { .. }),
             Some(PromptFilter::Ended) => matches!(record.state, PromptState::Ended { .. }),
         }
     }

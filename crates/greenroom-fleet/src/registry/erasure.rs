@@ -161,6 +161,17 @@ impl Step<'_> {
 
     /// Ends prompts of a name that is being deleted. `false`: some are left.
     fn end_queue(&mut self, name: &Name) -> Result<bool> {
+        if let Some(mut record) = self.name(name)?
+            && let Some(parked) = record.parked
+        {
+            match self.readable(self.prompt_record(parked))? {
+                Some(prompt) => self.end_waiting(prompt, &BY_USER)?,
+                None => {
+                    self.leave_parked(&mut record);
+                    self.put_name(&mut record)?;
+                }
+            }
+        }
         let queue =
             [Table::Queue, Table::Reminders].map(|list| self.txn.under(&Key::of(list).name(name), BATCH));
         let queue: Vec<_> = queue.concat().into_iter().take(BATCH).collect();

@@ -63,8 +63,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// The turns that an owner had begun and not ended: a prompt's goes on with its continuation, or ends as interrupted, as one does that
-    /// the CLI has begun by itself. `true`: a turn ran.
+    /// The turns that an owner had begun and not ended: a prompt's is parked, goes on with its call or its continuation, or ends as
+    /// interrupted, as one does that the CLI has begun by itself. `true`: a turn ran.
     pub(super) fn give_up_turns(&mut self, record: &mut NameRecord) -> Result<bool> {
         let cli_turn = self.give_up_cli_turn(record)?;
         let Some(running) = record.running.take() else { return Ok(cli_turn) };
@@ -74,9 +74,14 @@ impl Step<'_> {
         // Nobody knows what the turn has cost.
         self.settle(&mut prompt, None)?;
         self.meter(&mut prompt, None)?;
+        if self.park_now(record, &mut prompt, attempt)? {
+            // A parked turn was waiting for a person: it is not the reason why its owner was lost.
+            return Ok(record.parked.is_none());
+        }
         if prompt.continuations > 0 {
             prompt.continuations -= 1;
             prompt.state = PromptState::Queued;
+            prompt.calls.clear();
             record.continues.get_or_insert(prompt.id);
             self.end_questions(prompt.id)?;
             self.enqueue(record, &prompt)?;

@@ -49,7 +49,7 @@ impl Step<'_> {
             NameState::Free => {}
         }
         let left = self.txn.under(&Key::of(Table::Processes).name(&name), 1);
-        if record.queued > 0 || record.turns().next().is_some() || !left.is_empty() {
+        if record.queued > 0 || !record.is_between_turns() || !left.is_empty() {
             return Ok(Departure::NotAtRest);
         }
         record.state = NameState::Departing { since: self.now, to, arrived: false };

@@ -47,6 +47,13 @@ impl Step<'_> {
             self.free_or_quarantine(&mut record)?;
             return Ok(Claimed::Quarantined(quarantine.why));
         }
+        if record.parked.is_some() {
+            // Free the name from its lost owner, although nothing may run in it.
+            if had_owner {
+                self.free_or_quarantine(&mut record)?;
+            }
+            return Ok(Claimed::Parked);
+        }
         let quota = self.quota_of(claim.name.tenant(), &claim.quota)?;
         if !self.may_live(claim.name.tenant(), &quota)? {
             // Free the name from its lost owner, although the claim is refused.

@@ -17,7 +17,7 @@ use crate::record::{
 };
 use crate::request::{Accept, Accepted, Change, Refused, Withdrawn};
 
-/// The outcome of a prompt that waited to go on with its continuation when the application ended it.
+/// The outcome of a prompt that was parked or waited to go on when the application ended it.
 pub(super) const BY_USER: PromptOutcome =
     PromptOutcome::Interrupted { by: InterruptedBy::User, result: None };
 
@@ -86,6 +86,8 @@ impl Step<'_> {
             dropped: 0,
             asked: 0,
             returned: None,
+            calls: Vec::new(),
+            parked_by: None,
             usage: Default::default(),
         };
         self.txn.put(Key::of(Table::Contents).prompt(prompt.id).bytes(), content.json.as_bytes());
@@ -109,10 +111,10 @@ impl Step<'_> {
         self.take_back(id, &PromptOutcome::Unsent { why: Unsent::Dropped { why } })
     }
 
-    /// Ends a prompt that waits: with `unsent`, or as interrupted if a lost owner had begun with it.
+    /// Ends a prompt that waits or is parked: with `unsent`, or as interrupted if an owner had begun with it.
     fn take_back(&mut self, id: PromptId, unsent: &PromptOutcome) -> Result<Withdrawn> {
         let Some(prompt) = self.prompt_record(id)? else { return Ok(Withdrawn::Gone) };
-        if prompt.state == PromptState::Queued {
+        if matches!(prompt.state, PromptState::Queued | PromptState::Parked { .. }) {
             let (outcome, answer) = match prompt.begins {
                 0 => (unsent, Withdrawn::Unsent),
                 _ => (&BY_USER, Withdrawn::Interrupted),
@@ -128,10 +130,13 @@ impl Step<'_> {
         })
     }
 
-    /// Ends a prompt that waits, and writes its name's record, if that can be read.
+    /// Ends a prompt that waits or is parked, and writes its name's record, if that can be read.
     pub(super) fn end_waiting(&mut self, mut prompt: PromptRecord, outcome: &PromptOutcome) -> Result<()> {
         if let Some(mut name) = self.readable(self.name(&prompt.name))? {
-            self.dequeue(&mut name, &prompt);
+            match prompt.state {
+                PromptState::Parked { .. } => self.leave_parked(&mut name),
+                _ => self.dequeue(&mut name, &prompt),
+            }
             self.put_name(&mut name)?;
         }
         self.end(&mut prompt, None, outcome)
@@ -152,6 +157,7 @@ impl Step<'_> {
         outcome: &PromptOutcome,
     ) -> Result<()> {
         prompt.state = PromptState::Ended { at: self.now, attempt };
+        prompt.calls.clear();
         self.keep_outcome(prompt, outcome)?;
         self.txn.put(Key::of(Table::Ended).time(self.now).prompt(prompt.id).bytes(), place_of(prompt).rest());
         self.put_prompt(prompt)?;
@@ -324,6 +330,7 @@ impl Step<'_> {
             running: None,
             cli_turn: None,
             continues: None,
+            parked: None,
             failures: Vec::new(),
             losses: 0,
             quarantine: None,

@@ -1,5 +1,7 @@
 //! Questions that sessions ask people: each is decided once, by an answer or by its deadline.
 
+mod parked;
+
 use serde_json::Value;
 
 use super::key::{Key, Table, last_id};
@@ -8,7 +10,7 @@ use super::{BATCH, Result, Step};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::id::{AttemptId, Name, PromptId, QuestionId};
 use crate::query::feed::FeedEvent;
-use crate::record::{Decision, NameRecord, QuestionRecord};
+use crate::record::{Decision, QuestionRecord};
 use crate::request::{Answered, Ask, Change, Owned, Page, QuestionsOf};
 
 impl Step<'_> {
@@ -36,6 +38,9 @@ impl Step<'_> {
         let mut prompt = prompt.ok_or_else(|| BackendError::missing("prompt", ask.prompt))?;
         // The end of the turn reads this record, so it finds the question.
         prompt.asked = prompt.asked.saturating_add(1);
+        if ask.call.is_some() {
+            prompt.calls.push(ask.question);
+        }
         self.put_prompt(&prompt)?;
         let question = QuestionRecord {
             id: ask.question,
@@ -44,6 +49,9 @@ impl Step<'_> {
             term: name.term,
             asked_at: self.now,
             deadline: self.now.after(ask.wait),
+            call: ask.call,
+            parked: false,
+            handed_to: None,
             body: ask.body,
             decision: None,
         };
@@ -119,10 +127,10 @@ impl Step<'_> {
         })
     }
 
-    /// Open questions of a name: those of the turns that run.
+    /// Open questions of a name: those of the turns that run, or of the turn that is parked.
     fn open_questions_of(&self, name: &Name, limit: usize) -> Result<Vec<QuestionRecord>> {
         let mut open = Vec::new();
-        for turn in self.name(name)?.iter().flat_map(NameRecord::turns) {
+        for turn in self.name(name)?.iter().flat_map(|name| name.turns().chain(name.parked)) {
             for (key, _) in self.txn.under(&Key::of(Table::QuestionsOfPrompt).prompt(turn), BATCH) {
                 open.extend(self.readable(self.question(QuestionId(last_id(&key)?)))?);
             }
@@ -134,9 +142,17 @@ impl Step<'_> {
 
     /// Removes the open questions of a turn that ended.
     pub(super) fn end_questions(&mut self, prompt: PromptId) -> Result<()> {
+        self.end_questions_but(prompt, None)
+    }
+
+    /// Removes the open questions of a turn whose CLI has ended, but the one that the turn is parked for.
+    pub(super) fn end_questions_but(&mut self, prompt: PromptId, kept: Option<QuestionId>) -> Result<()> {
         let prefix = Key::of(Table::QuestionsOfPrompt).prompt(prompt);
         for (key, _) in self.txn.under(&prefix, BATCH) {
             let id = QuestionId(last_id(&key)?);
+            if Some(id) == kept {
+                continue;
+            }
             // A question that cannot be read keeps no turn from its end.
             if let Some(question) = self.readable(self.question(id))? {
                 open_places(&question).iter().for_each(|place| self.txn.remove(place));
@@ -159,7 +175,13 @@ impl Step<'_> {
     }
 
     fn decide(&mut self, mut question: QuestionRecord, decision: Decision) -> Result<QuestionRecord> {
+        let is_taken_back = matches!(decision, Decision::Answered { answer: Value::Null, .. });
         question.decision = Some(decision);
+        if std::mem::take(&mut question.parked) {
+            self.unpark(&question)?;
+        } else if is_taken_back && question.call.is_some() {
+            self.forget_call(question.prompt, question.id)?;
+        }
         self.put_question(&question)?;
         open_places(&question).iter().for_each(|place| self.txn.remove(place));
         self.txn.mark(&Key::of(Table::DecidedOfPrompt).prompt(question.prompt).question(question.id));
@@ -172,7 +194,7 @@ impl Step<'_> {
         self.happened(&question.name, FeedEvent::Decided { prompt: question.prompt, question: question.id })
     }
 
-    fn put_question(&mut self, question: &QuestionRecord) -> Result<()> {
+    pub(super) fn put_question(&mut self, question: &QuestionRecord) -> Result<()> {
         self.txn.write(&Key::of(Table::Questions).question(question.id), question)
     }
 }

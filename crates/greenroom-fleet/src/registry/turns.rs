@@ -43,7 +43,7 @@ impl Step<'_> {
             return Ok(Owned::Done(None));
         }
         let is_first = name.continues.is_none_or(|first| first == prompt.id);
-        if !prompt.is_due(self.now) || !is_first || name.running.is_some() {
+        if !prompt.is_due(self.now) || !is_first || !name.is_between_turns() {
             return Ok(Owned::Done(None));
         }
         if self.is_held(&begin)? {
@@ -103,6 +103,8 @@ impl Step<'_> {
             kept_bytes: 0,
             dropped: 0,
             asked: 0,
+            calls: Vec::new(),
+            parked_by: None,
             returned: None,
             usage: Default::default(),
         };
@@ -198,8 +200,11 @@ impl Step<'_> {
         Ok(ended && self.outcome(finish.prompt)? == Some(as_stored(&finish.outcome)?))
     }
 
-    /// The prompt, or its continuation if a lost owner had begun it.
+    /// The prompt, or its continuation if a lost owner had begun it. `null`: the turn goes on with its tool call, and nothing is sent.
     fn to_send(&self, prompt: &PromptRecord) -> Result<Value> {
+        if prompt.goes_on_with_call() {
+            return Ok(Value::Null);
+        }
         // It never changes, and may be long.
         let content = self.looking(|step| step.content(prompt.id))?;
         let to_send = content.and_then(|content| match prompt.begins {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A name stands in `Waiting` once, by the order of its first prompt and by itself, unless it is quarantined, is being deleted, moves away, or
-//! runs a turn. So a look at what can run reads no name that cannot, but those whose reminders are due.
+//! runs a turn or has a parked one. So a look at what can run reads no name that cannot, but those whose reminders are due.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,6 +119,9 @@ impl Step<'_> {
     }
 
     fn first_ready(&self, record: &NameRecord) -> Result<Option<PromptRecord>> {
+        if record.parked.is_some() {
+            return Ok(None);
+        }
         if let Some(first) = record.continues {
             return self.readable(self.prompt_record(first));
         }
@@ -180,7 +183,7 @@ impl Step<'_> {
     /// Enters a name in the list of names that can run, moves it, or removes it. The caller writes the name's record.
     pub(super) fn list_waiting(&mut self, record: &mut NameRecord) -> Result<()> {
         let can_run =
-            matches!(record.state, NameState::Free | NameState::Owned { .. }) && record.running.is_none();
+            matches!(record.state, NameState::Free | NameState::Owned { .. }) && record.is_between_turns();
         let first = self.txn.under(&Key::of(Table::Queue).name(&record.name), usize::from(can_run));
         let first = first.first().map(|(key, _)| number(key)).transpose()?;
         let listed = std::mem::replace(&mut record.listed, first);

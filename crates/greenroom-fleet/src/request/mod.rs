@@ -31,7 +31,7 @@ pub use names::{
 pub use prompts::{Accept, Accepted, Withdrawn};
 pub use refused::Refused;
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
-pub use turns::{Answered, Append, Ask, Begin, Finish, QuestionsOf};
+pub use turns::{Answered, Append, Ask, Begin, Finish, Park, QuestionsOf};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +66,7 @@ pub enum Change {
     Messages(PromptId),
     /// A prompt has its outcome.
     Ended(PromptId),
-    /// A question was asked in a turn.
+    /// A question was asked in a turn, or the turn is parked for it.
     Asked(PromptId, QuestionId),
     /// A question of a turn was decided, or ended with the turn.
     Decided(PromptId, QuestionId),

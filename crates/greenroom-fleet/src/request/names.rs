@@ -39,6 +39,8 @@ pub enum Claimed {
     Quarantined(String),
     /// The tenant has as many names with an owner as its quota allows: ask again when one of them is free.
     AtCap,
+    /// A turn of the name is parked: nothing runs in it until the question is decided.
+    Parked,
     /// The name is not known, or is being deleted.
     Gone,
     /// The node is draining or dead.

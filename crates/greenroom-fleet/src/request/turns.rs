@@ -41,6 +41,21 @@ pub struct Append {
     pub bound: u64,
 }
 
+/// A turn whose CLI has ended while a person decides on a tool call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Park {
+    /// The owner.
+    pub owner: Ownership,
+    /// The prompt.
+    pub prompt: PromptId,
+    /// The attempt that began it.
+    pub attempt: AttemptId,
+    /// The cost of the turn so far, in micro-dollars. `None`: it is not known, and the turn costs what was set aside for it.
+    pub cost: Option<u64>,
+    /// The usage of the turn so far. `None`: it is not known.
+    pub usage: Option<Usage>,
+}
+
 /// The end of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finish {
@@ -71,6 +86,8 @@ pub struct Ask {
     pub prompt: PromptId,
     /// The time until it counts as denied.
     pub wait: Duration,
+    /// The id of the tool call that it is about, if the turn may be parked until it is decided.
+    pub call: Option<String>,
     /// The question: its kind and its fields.
     pub body: Value,
 }

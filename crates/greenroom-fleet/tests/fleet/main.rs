@@ -12,6 +12,9 @@ mod guide;
 mod local;
 mod moving;
 mod nodes;
+mod parked;
+#[path = "../support/parking.rs"]
+mod parking;
 mod people;
 #[path = "../support/memory.rs"]
 mod remembering;

@@ -9,7 +9,7 @@ use greenroom_fleet::backend::{Backend, MemoryBackend, Requests};
 use greenroom_fleet::testkit::{Fault, FaultedBackend};
 use greenroom_fleet::{
     ActivationContext, AnswerError, AttemptId, Decision, Fleet, FleetBuilder, FleetEvent, FleetEvents,
-    FleetTurn, Name, PromptOutcome, QuestionAnswer, QuestionId, QuestionQuery,
+    FleetLimits, FleetTurn, InterruptedBy, Name, PromptOutcome, QuestionAnswer, QuestionId, QuestionQuery,
 };
 use greenroom_testkit::{ModelTurn, Script, ScriptedCli};
 use serde_json::json;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::wait::within;
 
 const QUESTION: Duration = Duration::from_secs(600);
+const PARKED: Duration = Duration::from_secs(14 * 24 * 3600);
 const SOON: Duration = Duration::from_secs(5);
 
 /// A CLI whose model refunds an order, then says so.
@@ -52,8 +53,12 @@ impl Desk {
     }
 
     async fn over(backend: FaultedBackend) -> Self {
+        Self::with(backend, |_| {}).await
+    }
+
+    async fn with(backend: FaultedBackend, change: impl FnOnce(&mut FleetLimits)) -> Self {
         let cli = refunds();
-        let fleet = asking(backend.clone(), &cli).start().await.unwrap();
+        let fleet = asking(backend.clone(), &cli).configure(change).start().await.unwrap();
         let mut events = fleet.operator().events().unwrap();
         let customer = fleet.tenant("acme").unwrap().session("customer-42").unwrap();
         let turn = customer.prompt("I want my money back.").await.unwrap();
@@ -103,7 +108,7 @@ async fn a_call_that_a_person_allows_runs() {
     let [question] = &*open else { panic!("{open:?}") };
     assert_eq!((question.id, question.name.clone()), (desk.question, "acme/customer-42".parse().unwrap()));
     assert_eq!(question.prompt, desk.turn.prompt_id());
-    assert_eq!(question.deadline.since(question.asked_at), QUESTION);
+    assert_eq!(question.deadline.since(question.asked_at), PARKED);
     let Some(Inquiry::Permission { request }) = question.inquiry() else { panic!("{question:?}") };
     assert_eq!(request.tool_name, "mcp__shop__refund");
     assert!(desk.cli.tool_results().is_empty());
@@ -147,20 +152,25 @@ async fn of_many_answers_one_decides_and_the_others_learn_whose() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_is_denied_at_its_deadline_and_the_turn_goes_on() {
-    for changes in [true, false] {
+    for (changes, parks) in [(true, false), (false, false), (true, true)] {
         let backend = FaultedBackend::new(MemoryBackend::new());
         let backend = if changes { backend } else { backend.without_changes() };
-        let mut desk = Desk::over(backend).await;
+        // This CLI writes no transcript, so its questions cannot be deferred.
+        let parked = if parks { PARKED } else { Duration::ZERO };
+        let mut desk = Desk::with(backend, |limits| limits.question_parked = parked).await;
         let start = Instant::now();
         assert_eq!(desk.turn.outcome().await.unwrap().text(), Some("Done."));
         let waited = start.elapsed();
-        assert!(waited.abs_diff(QUESTION) < Duration::from_secs(1), "{waited:?}");
+        // The session looks for the call in files, and the paused clock runs meanwhile.
+        let late = Duration::from_secs(if parks { 120 } else { 1 });
+        assert!(waited.abs_diff(QUESTION) < late, "{waited:?}");
         assert_eq!(desk.cli.tool_results(), ["error: no person has answered within 600s"]);
         assert_eq!(decided(&mut desk.events).await, desk.question);
         let late = desk.fleet.operator().answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
-        let AnswerError::TooLate { decision: Decision::Expired { .. }, .. } = late else {
-            panic!("{late:?}")
-        };
+        let AnswerError::TooLate { decision, .. } = late else { panic!("{late:?}") };
+        // Before the deadline of a question that can be deferred, the session takes it back.
+        let is_expired = matches!(decision, Decision::Expired { .. });
+        assert!(is_expired != parks && decision.answer().is_none(), "{decision:?}");
     }
 }
 
@@ -188,14 +198,24 @@ async fn a_question_is_answered_on_another_handle_of_the_backend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_is_gone_after_a_restart_of_the_fleet() {
+async fn a_turn_whose_conversation_has_lost_its_call_ends_as_interrupted_when_it_is_answered() {
     let backend = MemoryBackend::new();
     let desk = Desk::over(FaultedBackend::new(backend.clone())).await;
     let fleet = asking(backend.reopen().await.unwrap(), &desk.cli).start().await.unwrap();
-    assert_eq!(fleet.operator().questions(QuestionQuery::new()).await.unwrap(), []);
-    let late = fleet.operator().answer(desk.question, InquiryAnswer::allow()).await.unwrap_err();
-    assert!(matches!(late, AnswerError::Gone(question) if question == desk.question), "{late:?}");
-    assert_eq!(desk.cli.tool_results(), [""; 0]);
+    let questions = fleet.operator().questions(QuestionQuery::new()).await.unwrap();
+    assert!(questions[0].parked && questions[0].id == desk.question, "{questions:?}");
+    fleet.operator().answer(desk.question, InquiryAnswer::allow()).await.unwrap();
+    // This CLI writes no transcript. The CLI of the first fleet goes on in this test, and its host denies the call.
+    let outcome = within(SOON, fleet.operator().turn(desk.turn.prompt_id()).outcome()).await.unwrap();
+    let PromptOutcome::Interrupted { by: InterruptedBy::Session { cause }, .. } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(cause.contains("cannot go on with the call"), "{cause}");
+    let denied = "error: no person can be asked: this process does not own the session any more";
+    assert_eq!(desk.cli.tool_results(), [denied]);
+    let session = fleet.tenant("acme").unwrap().session("customer-42").unwrap();
+    let mut next = session.prompt("Are you there?").await.unwrap();
+    assert!(within(SOON, next.outcome()).await.unwrap().is_completed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,7 +318,8 @@ async fn the_time_for_which_the_backend_was_away_counts_for_the_deadline() {
     let backend = FaultedBackend::new(MemoryBackend::new());
     backend.plan(|request| if request.method == "ask" { Fault::Fail } else { Fault::Pass });
     let cli = refunds();
-    let fleet = asking(backend.clone(), &cli).start().await.unwrap();
+    let no_park = |limits: &mut FleetLimits| limits.question_parked = Duration::ZERO;
+    let fleet = asking(backend.clone(), &cli).configure(no_park).start().await.unwrap();
     let mut events = fleet.operator().events().unwrap();
     let mut turn =
         fleet.tenant("default").unwrap().session("customer-42").unwrap().prompt("My money.").await.unwrap();

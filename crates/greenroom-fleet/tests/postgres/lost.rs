@@ -83,7 +83,7 @@ async fn a_request_whose_reply_is_lost_is_carried_out_once() {
     assert_eq!(direct.messages(prompt, 0, 10).await.unwrap().len(), 1);
 
     let question = QuestionId::new();
-    let ask = Ask { owner: owner.clone(), question, prompt, wait: HOUR, body: json!("may I?") };
+    let ask = Ask { owner: owner.clone(), question, prompt, wait: HOUR, call: None, body: json!("may I?") };
     let asked = after_a_lost_reply(&proxy, question, async || backend.ask(ask.clone()).await).await;
     assert!(matches!(asked, Owned::Done(Some(ref asked)) if asked.id == question), "{asked:?}");
     assert_eq!(direct.open_questions(QuestionsOf::All, 10).await.unwrap().len(), 1);

@@ -130,7 +130,7 @@ fn append(owner: &Ownership, prompt: PromptId) -> Append {
 }
 
 fn ask(owner: &Ownership, prompt: PromptId, question: QuestionId) -> Ask {
-    Ask { owner: owner.clone(), question, prompt, wait: HOUR, body: json!("may I?") }
+    Ask { owner: owner.clone(), question, prompt, wait: HOUR, call: None, body: json!("may I?") }
 }
 
 fn finish(owner: &Ownership, prompt: PromptId, attempt: AttemptId) -> Finish {

@@ -7,9 +7,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use greenroom::Session;
+use greenroom::callback::InquiryAnswer;
 use greenroom::options::EnvPolicy;
-use greenroom_fleet::Fleet;
 use greenroom_fleet::backend::{PostgresBackend, PostgresOptions};
+use greenroom_fleet::{Fleet, FleetEvent, PromptId, QuestionQuery};
 use greenroom_testkit::{ModelTurn, Script};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -108,6 +109,66 @@ async fn a_conversation_goes_on_with_its_memory_after_its_host_was_killed() {
         asked.last().unwrap().contains("My lamp is green."),
         "the model is told what host one was told: {asked:?}"
     );
+    in_time("the drain", second.drain(Duration::from_secs(20))).await;
+}
+
+/// The process of the host that is killed while a person decides. Without its variable there is nothing to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_asks_and_is_killed_by_another_test() {
+    let Ok(host) = std::env::var(HOST) else { return };
+    let host: Host = serde_json::from_str(&host).unwrap();
+    let fleet = host.fleet().await;
+    let mut events = fleet.operator().events().unwrap();
+    let turn = fleet.tenant("default").unwrap().session("a").unwrap().prompt("Run it.").await.unwrap();
+    while !matches!(events.next().await.unwrap().unwrap(), FleetEvent::Asked { .. }) {}
+    // The CLI writes its transcript some time after it asks, and the host reads it with the next batch.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    writeln!(std::io::stdout(), "{NOTED} {}", turn.prompt_id()).unwrap();
+    std::future::pending::<()>().await;
+}
+
+// Guards: waits-for-people
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_answered_on_another_host_after_its_host_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ran.txt");
+    let command = format!("echo ran >> {}", file.display());
+    let bash =
+        ModelTurn::new().call("Bash", serde_json::json!({ "command": command, "description": "Do it" }));
+    let script = Script::new().turn(bash).otherwise(ModelTurn::new().text("It ran."));
+    let Some(stage) = Stage::new(script).await else { return };
+    let Some(address) = server::address() else { return };
+    let schema = format!("asks_{}", std::process::id());
+    let first = Host::new(&stage, "one", &address, &schema);
+    #[expect(clippy::disallowed_methods, reason = "a test's own child, which it kills")]
+    let mut process = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", "hosts::a_host_that_asks_and_is_killed_by_another_test"])
+        .env(HOST, serde_json::to_string(&first).unwrap())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let prompt: PromptId = in_time("the question", async {
+        loop {
+            let line = lines.next_line().await.unwrap().expect("the host has ended");
+            if let Some((_, prompt)) = line.split_once(&format!("{NOTED} ")) {
+                return serde_json::from_value(prompt.trim().into()).unwrap();
+            }
+        }
+    })
+    .await;
+    in_time("the kill", process.kill()).await.unwrap();
+    let requests = stage.model.requests().len();
+
+    let second = Host::new(&stage, "two", &address, &schema).fleet().await;
+    let questions = second.operator().questions(QuestionQuery::new()).await.unwrap();
+    let [question] = &*questions else { panic!("{questions:?}") };
+    second.operator().answer(question.id, InquiryAnswer::allow()).await.unwrap();
+    let outcome = in_time("the outcome", second.operator().turn(prompt).outcome()).await.unwrap();
+    assert_eq!(outcome.text(), Some("It ran."), "{outcome:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "ran\n");
+    assert_eq!(stage.model.requests().len(), requests + 1, "only the result of the call goes to the model");
     in_time("the drain", second.drain(Duration::from_secs(20))).await;
 }
 

@@ -10,6 +10,7 @@ mod hosts;
 #[allow(dead_code, reason = "the driver of the storm uses the rest")]
 mod life;
 mod limits;
+mod parked;
 #[path = "../storm/program/protocol.rs"]
 #[allow(dead_code, reason = "the program of the storm uses the rest")]
 mod protocol;

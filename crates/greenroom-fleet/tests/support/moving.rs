@@ -76,7 +76,7 @@ pub(crate) async fn turn(backend: &dyn Backend, node: NodeId, accept: Accept, co
     let append = Append { owner: owner.clone(), prompt, first_seq: 1, messages, bound: 1000 };
     assert!(backend.append(append).await.unwrap().done().is_some());
     let question = QuestionId::new();
-    let ask = Ask { owner: owner.clone(), question, prompt, wait: HOUR, body: json!("may I?") };
+    let ask = Ask { owner: owner.clone(), question, prompt, wait: HOUR, call: None, body: json!("may I?") };
     assert!(backend.ask(ask).await.unwrap().done().flatten().is_some());
     let _decided = backend.answer(question, AttemptId::new(), json!("yes")).await.unwrap();
     for key in keys(conversation) {

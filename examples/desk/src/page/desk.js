@@ -41,7 +41,7 @@ const turns = [];
 let followed = null;
 
 const states = {
-  queued: "waiting", running: "running", begun: "running", completed: "done", interrupted: "stopped", failed: "failed", unsent: "not sent",
+  queued: "waiting", running: "running", begun: "running", parked: "waits for a person", completed: "done", interrupted: "stopped", failed: "failed", unsent: "not sent",
 };
 
 class Turn {
@@ -69,7 +69,7 @@ class Turn {
   }
 
   get ended() {
-    return !["queued", "begun", "running"].includes(this.state);
+    return !["queued", "begun", "running", "parked"].includes(this.state);
   }
 
   /** Scrolls to the turn, and reads it if its end is all that is shown. */
@@ -151,9 +151,9 @@ class Turn {
   }
 
   asked(question) {
-    // It comes again after each reconnect.
+    this.set(question.parked ? "parked" : "running");
+    // It comes again after each reconnect, and when the turn is parked.
     if (this.questions.has(question.id)) return;
-    this.set("running");
     const shown = askedQuestion(question);
     this.questions.set(question.id, shown);
     this.article.append(shown);

@@ -246,7 +246,7 @@ async fn prompts_and_questions_expire_at_their_moments() {
     assert!(matches!(stage.backend.begin(begin).await.unwrap().done(), Some(Some(_))));
     let question = QuestionId::new();
     let before = Instant::now();
-    let ask = Ask { owner, question, prompt: runs, wait: SECOND * 3, body: "may I?".into() };
+    let ask = Ask { owner, question, prompt: runs, wait: SECOND * 3, call: None, body: "may I?".into() };
     assert!(stage.backend.ask(ask).await.unwrap().done().unwrap().is_some());
     at(next(Change::Decided(runs, question)).await, before, SECOND * 3);
 }

@@ -135,6 +135,10 @@ impl NameActorState {
             }
             Ok(TurnEnd::Cut) => (PassivatedBy::Drain, None),
             Ok(TurnEnd::Held) => (PassivatedBy::Held, None),
+            Ok(TurnEnd::Parked) => {
+                self.failures = 0;
+                (PassivatedBy::Parked, None)
+            }
             Err(NotDone::Fenced) => {
                 self.cx.cell.fence();
                 (PassivatedBy::Failure, None)

@@ -6,12 +6,16 @@ use super::FleetSession;
 use super::command::{Commanded, command, owner};
 use crate::access::Action;
 use crate::actor::name::NameMessage;
+use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::id::PromptId;
 use crate::record::CommandKind;
+use crate::request::Withdrawn;
 
 impl FleetSession {
     /// Interrupts the running turn, on any node. `false`: no turn runs. Prompts that wait go on waiting.
+    ///
+    /// A turn that is parked, or waits to go on with the call that it was parked for, ends at once, without a CLI.
     ///
     /// If another node owns the session, the first look at the session's record decides which turn is meant: a later turn is not
     /// interrupted. The owner has ten seconds to take the interrupt, also if this future is dropped meanwhile.
@@ -34,7 +38,27 @@ impl FleetSession {
     async fn interrupt_if(&self, prompt: Option<PromptId>) -> Result<bool, FleetError> {
         self.allow(Action::Interrupt).await?;
         let here = |prompt| self.ask(false, move |done| NameMessage::Interrupt { prompt, done });
-        self.in_turn(prompt, here, |prompt| Ok(CommandKind::Interrupt { prompt })).await
+        if self.in_turn(prompt, here, |prompt| Ok(CommandKind::Interrupt { prompt })).await? {
+            return Ok(true);
+        }
+        self.interrupt_parked(prompt).await
+    }
+
+    /// Ends the turn that is parked, or waits to go on with its call.
+    async fn interrupt_parked(&self, of: Option<PromptId>) -> Result<bool, FleetError> {
+        let shared = self.shared();
+        let record = shared.ask(|backend| backend.name_record(self.name.clone())).await?;
+        let parked = record.and_then(|record| record.parked.or(record.continues));
+        let Some(prompt) = parked.filter(|parked| of.is_none_or(|prompt| prompt == *parked)) else {
+            return Ok(false);
+        };
+        let record = shared.ask(|backend| backend.prompt_record(prompt)).await?;
+        if !record.is_some_and(|record| record.goes_on_with_call()) {
+            return Ok(false);
+        }
+        let withdrawn = shared.ask(|backend| backend.withdraw(prompt)).await?;
+        shared.tell_transitions();
+        Ok(withdrawn == Withdrawn::Interrupted)
     }
 
     /// Says something in the running turn, on any node: see [`Session::steer`](greenroom::Session::steer). It is not kept like a prompt.

@@ -222,7 +222,10 @@ impl TurnUpdates {
         for question in ended.into_iter().chain(questions) {
             let is_open = open.contains_key(&question.id);
             let is_known = match is_open {
-                true => self.questions.open.contains_key(&question.id),
+                true => {
+                    let known = self.questions.open.get(&question.id);
+                    known.is_some_and(|known| known.parked == question.parked)
+                }
                 false => !self.questions.decided.insert(question.id),
             };
             let question = Box::new(question);

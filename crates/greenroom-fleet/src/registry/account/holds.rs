@@ -65,7 +65,8 @@ impl Step<'_> {
         };
         let is_held = self.hold_credential(&reject)?;
         // Without a hold the prompt would be sent again at once.
-        if !(reject.again && is_held && name.running == Some(id)) {
+        // A call of a turn that was parked may have run.
+        if !(reject.again && is_held && name.running == Some(id) && prompt.parked_by.is_none()) {
             return self.finish(reject.finish);
         }
         name.running = None;
@@ -77,6 +78,7 @@ impl Step<'_> {
         }
         prompt.begins -= 1;
         (prompt.state, prompt.returned) = (PromptState::Queued, Some(attempt));
+        prompt.calls.clear();
         if prompt.begins > 0 {
             name.continues.get_or_insert(prompt.id);
         } else {

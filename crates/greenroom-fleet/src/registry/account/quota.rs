@@ -6,6 +6,7 @@
 //! | `WaitingBytes` | bytes of these prompts | the same |
 //! | `KeptBytes` | bytes that are kept of its prompts | accept, append, the end of a prompt, `forget_prompt`, a move |
 //! | `NamesOf` | its names | a new name, `remove_name`, a move |
+//! | `ParkedOf` | its turns that are parked | park, a lost owner, a decision, the end of a parked turn |
 //! | `LiveOf` | its names that have an owner | a claim, and whatever ends an ownership: `count_owned` |
 //! | `Spent`, `Reserved` | money of its period, and of its running turns | begin, finish, a lost owner |
 //!
@@ -56,6 +57,7 @@ impl Step<'_> {
             reminders: at_most(of(Table::RemindersOf)?),
             names: of(Table::NamesOf)?,
             live: at_most(of(Table::LiveOf)?),
+            parked: at_most(of(Table::ParkedOf)?),
             waiting_bytes: of(Table::WaitingBytes)?,
             kept_bytes: of(Table::KeptBytes)?,
             period: self.account(&tenant)?.period,

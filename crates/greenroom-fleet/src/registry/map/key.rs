@@ -142,14 +142,16 @@ pub(crate) enum Table {
     FilesLeft = 79,
     /// name, command → nothing
     CommandsOf = 80,
+    /// tenant → counter of its turns that are parked
+    ParkedOf = 81,
 }
 
 impl Table {
     /// The byte of the last table.
-    pub(crate) const LAST: u8 = Self::CommandsOf as u8;
+    pub(crate) const LAST: u8 = Self::ParkedOf as u8;
     /// The tables whose rows are counters: rows that are added to. A backend may keep them apart.
     #[cfg(feature = "postgres")]
-    const COUNTERS: [Self; 16] = [
+    const COUNTERS: [Self; 17] = [
         Self::Queued,
         Self::OwnedBy,
         Self::QueuedOf,
@@ -166,6 +168,7 @@ impl Table {
         Self::HoldsHeld,
         Self::UsageOf,
         Self::FeedLength,
+        Self::ParkedOf,
     ];
 }
 

@@ -50,7 +50,7 @@ fn the_questions_of_a_tenant_are_read_without_those_of_others() {
     let (owner, prompt) = running(&mut world);
     for _ in 0..100 {
         let question = QuestionId::new();
-        let ask = Ask { owner: owner.clone(), question, prompt, wait: WAIT, body: json!({}) };
+        let ask = Ask { owner: owner.clone(), question, prompt, wait: WAIT, call: None, body: json!({}) };
         assert!(matches!(world.step(|step| step.ask(ask.clone())), Owned::Done(Some(_))));
     }
     let of = |of: &str| QuestionsOf::Tenant(crate::stage::tenant(of));

@@ -65,7 +65,7 @@ fn running(world: &mut World) -> (Ownership, PromptId) {
 
 #[test]
 fn random_requests_leave_records_indexes_and_counters_that_agree() {
-    let (mut sent, mut ended, mut told) = (0, 0, 0);
+    let (mut sent, mut ended, mut told, mut parked) = (0, 0, 0, 0);
     for seed in 1..26 {
         let mut world = World::new(seed);
         world.keep_feed();
@@ -73,11 +73,14 @@ fn random_requests_leave_records_indexes_and_counters_that_agree() {
             world.random_request();
             world.check();
         }
-        (sent, ended) = (sent + world.sent.len(), ended + world.outcomes.len());
+        (sent, ended, parked) =
+            (sent + world.sent.len(), ended + world.outcomes.len(), parked + world.parked);
         told += world.check_feeds();
     }
-    let enough = sent > 80 && ended > 250 && told > 300;
-    assert!(enough, "{sent} sent, {ended} ended, {told} told: the requests are too tame");
+    assert!(
+        sent > 80 && ended > 250 && told > 300 && parked > 5,
+        "{sent}, {ended}, {told}, {parked}: too tame"
+    );
 }
 
 #[test]
@@ -380,12 +383,11 @@ fn names_of_many_dead_nodes_are_recovered_up_to_the_limit() {
 fn the_open_questions_of_a_turn_are_bounded_and_decided_ones_make_room() {
     let mut world = World::new(1);
     let (owner, prompt) = running(&mut world);
-    let ask =
-        || Ask { owner: owner.clone(), question: QuestionId::new(), prompt, wait: WAIT, body: json!({}) };
-    let first = ask();
+    let (body, call) = (json!({}), None::<String>);
+    let first = Ask { owner: owner.clone(), question: QuestionId::new(), prompt, wait: WAIT, call, body };
+    let ask = || Ask { question: QuestionId::new(), ..first.clone() };
     assert!(matches!(world.step(|step| step.ask(first.clone())), Owned::Done(Some(_))));
-    for _ in 1..BATCH {
-        let ask = ask();
+    for ask in std::iter::repeat_with(ask).take(BATCH - 1) {
         assert!(matches!(world.step(|step| step.ask(ask.clone())), Owned::Done(Some(_))));
     }
     let last = ask();

@@ -28,7 +28,7 @@ async fn a_forward_step_of_the_clock_denies_no_question() {
     let begun = BegunTurn::new(&shared, "a").await;
     let question = QuestionId::new();
     let (owner, prompt, wait) = (begun.owner, begun.prompt, Duration::from_secs(600));
-    let ask = Ask { owner, question, prompt, wait, body: json!({}) };
+    let ask = Ask { owner, question, prompt, wait, call: None, body: json!({}) };
     assert!(backend.ask(ask).await.unwrap().done().flatten().is_some());
     step.store(3_600_000, Ordering::Relaxed);
     tokio::time::advance(Duration::from_secs(500)).await;

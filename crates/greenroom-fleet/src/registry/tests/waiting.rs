@@ -42,7 +42,7 @@ impl World {
                 None => waiting.iter().find(|prompt| ready(prompt)),
             };
             let Some(first) =
-                first.filter(|_| free && name.running.is_none() && name.name.tenant().as_str() != without)
+                first.filter(|_| free && name.is_between_turns() && name.name.tenant().as_str() != without)
             else {
                 continue;
             };

@@ -3,6 +3,7 @@
 mod check;
 mod commands;
 mod feed;
+mod parked;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -45,6 +46,10 @@ pub(super) struct World {
     taken: BTreeSet<CommandId>,
     pub(super) sent: BTreeMap<(PromptId, String), AttemptId>,
     pub(super) outcomes: BTreeMap<PromptId, PromptOutcome>,
+    /// The owners whose CLIs got the decisions on questions.
+    handed: BTreeMap<QuestionId, Ownership>,
+    /// Turns that were parked.
+    pub(super) parked: usize,
     /// Transitions that were told while there was a feed.
     told: Vec<FleetEvent>,
     feeds: Feeds,
@@ -67,6 +72,8 @@ impl World {
             taken: BTreeSet::new(),
             sent: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            handed: BTreeMap::new(),
+            parked: 0,
             told: Vec::new(),
             feeds: Feeds::default(),
         }
@@ -156,7 +163,7 @@ impl World {
         let (tenant, session) = (TENANTS[self.below(4) / 3], NAMES[self.below(NAMES.len())]);
         let name: Name = format!("{tenant}/{session}").parse().unwrap();
         let attempt = AttemptId::new();
-        match self.below(23) {
+        match self.below(25) {
             0 => {
                 let node = NodeId::new();
                 let join = Join { node, host: "here".to_owned(), lease: Duration::ZERO, capacity: 8 };
@@ -224,8 +231,11 @@ impl World {
                     Ok((!outcome.is_some_and(is_expired)).then_some(begun))
                 });
                 if let Some(Owned::Done(Some(content))) = begun {
-                    let first = self.sent.insert((prompt, content.to_string()), attempt);
-                    assert_eq!(first, None, "sent twice");
+                    // A turn that goes on with its call is sent nothing.
+                    if !content.is_null() {
+                        let first = self.sent.insert((prompt, content.to_string()), attempt);
+                        assert_eq!(first, None, "sent twice");
+                    }
                     self.begun.push((owner, prompt, attempt));
                 }
             }
@@ -270,7 +280,8 @@ impl World {
             15 => {
                 let Some((owner, prompt, _)) = self.one(|world| &world.begun) else { return };
                 let question = QuestionId::new();
-                let ask = Ask { owner, question, prompt, wait: WAIT / 2, body: json!({}) };
+                let call = (self.below(3) > 0).then(|| "call".to_owned());
+                let ask = Ask { owner, question, prompt, wait: WAIT / 2, call, body: json!({}) };
                 let _: Owned<Option<QuestionRecord>> = self.twice(|step| step.ask(ask.clone()));
                 self.questions.push(question);
                 if let Some(question) = self.one(|world| &world.questions) {
@@ -311,6 +322,7 @@ impl World {
                 self.twice(|step| step.set_labels(name.clone(), labels.clone()));
             }
             21 => self.read_feeds(),
+            22..=23 => self.park_or_hand_over(),
             _ => {
                 // The clock goes back at times.
                 let (forth, back) = (self.below(30) as u64, if self.below(5) == 0 { 20 } else { 0 });

@@ -9,7 +9,7 @@
 //!
 //! A prompt that was sent as the turn began waits in the session for its end, or joins it. So the step of the prompt writes the turn down first.
 
-use greenroom::{Message, Prompt, Turn};
+use greenroom::{Message, Turn};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +67,7 @@ pub(in crate::actor::name) async fn run_cli_turn(
     };
     let signs = TurnSigns::default();
     read.iter().for_each(|message| signs.note(message));
-    let rejection = Rejection::of(&Prompt::text(""));
+    let rejection = Rejection::of(None);
     let running = begun.read_out((0, read), &mut turn, &signs, bound, rejection);
     // There is no prompt that could be sent again.
     begun.to_its_end(tries, &signs, || true, running).await

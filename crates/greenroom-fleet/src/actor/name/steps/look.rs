@@ -7,6 +7,10 @@ use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::record::{NameRecord, NameState, PromptRecord};
 
+/// The reason why a session is not started while its turn is parked.
+pub(super) const PARKED: &str =
+    "a turn of the session is parked: answer its question, or interrupt the turn, then try again";
+
 /// Looks for the prompt of a name that may begin now. `is_wanted`: callers wait for its session.
 ///
 /// # Errors
@@ -29,6 +33,7 @@ pub(in crate::actor::name) async fn look(
         NameState::Quarantined { why, .. } => quarantined(why),
         NameState::Deleting { .. } => "the session is being deleted".to_owned(),
         NameState::Departing { .. } => "the session moves to another backend".to_owned(),
+        _ if record.parked.is_some() && is_wanted => PARKED.to_owned(),
         _ if next.is_none() && is_wanted => return check_here(shared, &record).await.map(|()| None),
         _ => return Ok(next),
     };

@@ -4,10 +4,12 @@
 //! leaves nothing behind.
 
 pub(super) mod cli_turn;
+mod end;
 pub(crate) mod left;
 pub(super) mod look;
 pub(crate) mod losses;
 pub(crate) mod memory;
+mod resume;
 mod trial;
 pub(super) mod turn;
 mod user;
@@ -35,7 +37,8 @@ use crate::process;
 use crate::profile::{ActivationContext, traced};
 use crate::record::{Cause, NameRecord, QuarantineKind};
 use crate::request::{ActivationFailed, Claim, Claimed, Counted, Ownership};
-use look::{no_profile, other_host, quarantined, read_queue};
+use end::end_session;
+use look::{PARKED, no_profile, other_host, quarantined, read_queue};
 
 /// The reason why a name was not activated.
 pub(crate) enum NotUp {
@@ -81,6 +84,7 @@ pub(super) async fn activate(
         Err(NotStarted::Fenced) => NotUp::Fenced,
         Err(_) if shared.is_fenced(cell) => NotUp::Fenced,
         Err(_) if cell.kill().is_cancelled() => NotUp::Stopped,
+        Err(NotStarted::NoOpenCall(why)) => resume::end_turn(shared, cell, &record, &owner, why).await,
         Err(NotStarted::ByHost(why)) => failed_by_host(shared, cell, why),
         Err(NotStarted::ByCause(cause, why)) => failed_by_cause(shared, cell, owner, cause, why, tries).await,
         Err(NotStarted::BySession(why)) => failed_by_session(shared, cell, owner, why).await,
@@ -124,6 +128,7 @@ async fn claim(
         Ok(Claimed::AtCap) => NotUp::AtCap,
         Ok(Claimed::Quarantined(why)) => refused_as_quarantined(shared, &why),
         Ok(Claimed::OtherHost(host)) => NotUp::Refused(FleetError::State(other_host(&host))),
+        Ok(Claimed::Parked) => NotUp::Refused(FleetError::State(PARKED.to_owned())),
         Ok(Claimed::Gone) => {
             NotUp::Refused(FleetError::State("the session is not known any more".to_owned()))
         }
@@ -155,6 +160,8 @@ pub(super) enum NotStarted {
     /// The host: another session on it has the conversation, for some seconds perhaps, or its transcript cannot be read. The name is tried
     /// again after a pause, and is not quarantined for it.
     ByHost(String),
+    /// The conversation has no longer the call with which a turn was to go on: the turn has ended.
+    NoOpenCall(String),
     /// The node has lost its lease, or another owner has the name.
     Fenced,
 }
@@ -206,6 +213,7 @@ impl From<greenroom::Error> for NotStarted {
         match (Cause::of_session(&error), error.kind()) {
             (Some(cause), _) => Self::ByCause(cause, why),
             // A transcript that cannot be read is no fault of the session either.
+            (None, ErrorKind::NoOpenCall) => Self::NoOpenCall(why),
             (None, ErrorKind::SessionInUse | ErrorKind::Store) => Self::ByHost(why),
             (None, _) => Self::BySession(why),
         }
@@ -251,6 +259,7 @@ async fn start(
     if let Some(new_owner) = new_owner {
         of_files(&shared.folders, shared.folders.open_to(&folders, new_owner).await).await?;
     }
+    let builder = resume::attach(shared, cell, builder, record).await?;
     let mut builder = process::mark(asker::attach(shared, cell, builder, owner), claim);
     if let Some(watchdog) = &shared.fence.watchdog {
         builder = builder.watchdog(watchdog);
@@ -374,30 +383,4 @@ async fn give_back_failed(
 ) -> Result<Option<u32>, NotDone> {
     let failed = ActivationFailed { owner, why, counted };
     repeat_owned(shared, || shared.backend.activation_failed(failed.clone())).await
-}
-
-/// Ends the session, and returns when its process group is gone and its user of the system is clean.
-async fn end_session(shared: &FleetShared, cell: &NameCell) {
-    let session = cell.holdings().session.clone();
-    if let Some(session) = session {
-        end(cell, &session).await;
-        cli_turn::left(shared, cell).await;
-        cell.holdings().session = None;
-    }
-    user::release(shared, cell).await;
-}
-
-async fn end(cell: &NameCell, session: &Session) {
-    let kill = cell.kill();
-    tokio::select! {
-        biased;
-        () = kill.cancelled() => session.kill().await,
-        stopped = session.stop() => {
-            if let Err(error) = stopped {
-                tracing::debug!(%error, "the session ended with an error");
-            }
-        }
-    }
-    // Also after a stop that the kill has cut short.
-    session.wait().await;
 }

@@ -20,10 +20,10 @@ use crate::event::FleetEvent;
 use crate::health::{Membership, Try};
 use crate::id::{AttemptId, PromptId};
 use crate::lock::locked;
-use crate::outcome::{failed, metered, outcome_of, snake_case};
+use crate::outcome::{TOOL_IS_GONE, failed, metered, outcome_of, snake_case};
 use crate::record::usage::Usage;
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
-use crate::request::{Begin, Finish, Owned, Ownership, Reject};
+use crate::request::{Begin, Finish, Owned, Ownership, Park, Reject};
 
 /// The time that a CLI has to end a turn that took too long.
 const GRACE: Duration = Duration::from_secs(10);
@@ -36,18 +36,20 @@ pub(super) struct Ended {
     usage: Option<Usage>,
     /// The API has rejected it.
     rejection: Option<Rejection>,
+    /// Its session has ended while a person decides on a call. The outcome is that of a turn that cannot be parked.
+    is_deferred: bool,
 }
 
 impl Ended {
     /// The end of a turn that has used nothing.
     fn unused(outcome: PromptOutcome) -> Self {
-        Self { outcome, cost: Some(0), usage: Some(Usage::default()), rejection: None }
+        Self { outcome, cost: Some(0), usage: Some(Usage::default()), rejection: None, is_deferred: false }
     }
 
     /// The end of a turn that was interrupted, and of which no more is known.
     fn interrupted(by: InterruptedBy) -> Self {
         let outcome = PromptOutcome::Interrupted { by, result: None };
-        Self { outcome, cost: None, usage: None, rejection: None }
+        Self { outcome, cost: None, usage: None, rejection: None, is_deferred: false }
     }
 }
 
@@ -61,6 +63,8 @@ pub(crate) enum TurnEnd {
     SessionOver,
     /// The turn was cut off, and goes on with its continuation when the name is given back.
     Cut,
+    /// The turn is parked, and its session has ended.
+    Parked,
     /// The credential of the session is held: the session does not go on, and its prompts wait.
     Held,
 }
@@ -95,7 +99,13 @@ pub(in crate::actor::name) async fn run_turn(
         // The queue is read again, and says what may begin. Perhaps another node has found a limit.
         learn(shared, &of.credential).await;
         let is_held = shared.health.hold(&of.credential).is_some();
-        return Ok(if is_held { TurnEnd::Held } else { TurnEnd::Ended });
+        // A session that waits to go on with a call has no use then.
+        let resumes = cell.holdings().resumes.is_some();
+        return Ok(match (is_held, resumes) {
+            (true, _) => TurnEnd::Held,
+            (false, true) => TurnEnd::SessionOver,
+            (false, false) => TurnEnd::Ended,
+        });
     };
     // The lease may have passed while the backend was asked: then another node may own the name.
     if !shared.holds_lease() {
@@ -147,7 +157,8 @@ impl BegunTurn<'_> {
         running: impl Future<Output = Result<Ended, NotDone>>,
     ) -> Result<TurnEnd, NotDone> {
         let trial = Trial { of: &self.of, attempt: self.attempt };
-        let before = self.cell.holdings().running.replace(self.prompt);
+        let before = self.cell.holdings().running;
+        self.cell.begun(self.prompt);
         let end = async {
             let mut running = pin!(trial.answered(self.shared, signs, tries, running));
             let ended = self.ends(running.as_mut()).await?;
@@ -164,7 +175,10 @@ impl BegunTurn<'_> {
         if end.is_ok() {
             trial.end(self.shared, false).await;
         }
-        self.cell.holdings().running = before;
+        match before {
+            Some(_) => self.cell.holdings().running = before,
+            None => self.cell.ended(),
+        }
         end
     }
 
@@ -209,6 +223,19 @@ impl BegunTurn<'_> {
         }
     }
 
+    /// Parks the turn. `false`: its question has ended meanwhile.
+    async fn park(&self, cost: Option<u64>, usage: Option<Usage>) -> Result<bool, NotDone> {
+        let park =
+            Park { owner: self.owner.clone(), prompt: self.prompt, attempt: self.attempt, cost, usage };
+        let is_parked = repeat_owned(self.shared, || self.shared.backend.park(park.clone())).await?;
+        self.shared.tell_transitions();
+        if is_parked {
+            *locked(&self.shared.used) +=
+                Usage { turns: 1, unmetered: u64::from(usage.is_none()), ..usage.unwrap_or_default() };
+        }
+        Ok(is_parked)
+    }
+
     /// Gives the turn its outcome, or has its prompt wait again.
     async fn finish(
         &self,
@@ -226,6 +253,9 @@ impl BegunTurn<'_> {
             let (cache_read, cache_creation) = first;
             shared.tell_of(cell, |name| FleetEvent::CacheLost { name, cache_read, cache_creation });
         }
+        if ended.is_deferred && self.park(ended.cost, ended.usage).await? {
+            return Ok(TurnEnd::Parked);
+        }
         if ended.outcome.is_completed() {
             shared.passed(tries, true);
             trial.end(shared, true).await;
@@ -236,7 +266,8 @@ impl BegunTurn<'_> {
         if let PromptOutcome::Completed { transcript_lost, .. } = &mut ended.outcome {
             *transcript_lost = is_lost;
         }
-        let Ended { outcome, cost, usage, rejection } = ended;
+        let Ended { outcome, cost, usage, rejection, .. } = ended;
+        let is_tool_gone = matches!(&outcome, PromptOutcome::Failed { kind, .. } if kind == TOOL_IS_GONE);
         let is_rejected = rejection.is_some();
         let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
         let finished = Finish { owner, prompt, attempt, outcome, cost, usage, quarantine };
@@ -267,6 +298,8 @@ impl BegunTurn<'_> {
         Ok(match (is_rejected, is_lost) {
             (true, _) => TurnEnd::Held,
             (false, true) => TurnEnd::SessionOver,
+            // This CLI ends all its turns like that. The next one drops the call.
+            (false, false) if is_tool_gone => TurnEnd::SessionOver,
             (false, false) => TurnEnd::Ended,
         })
     }
@@ -305,6 +338,7 @@ impl BegunTurn<'_> {
             Ok(Outcome::Failed { error, .. }) => rejection(error),
             _ => None,
         };
+        let is_deferred = matches!(outcome, Ok(Outcome::Deferred { .. }));
         let (cost, usage) = metered(&outcome);
         let outcome = match outcome_of(&outcome) {
             PromptOutcome::Interrupted { result, .. } if is_over => {
@@ -312,7 +346,7 @@ impl BegunTurn<'_> {
             }
             outcome => outcome,
         };
-        Ok(Ended { outcome, cost, usage, rejection })
+        Ok(Ended { outcome, cost, usage, rejection, is_deferred })
     }
 }
 
@@ -323,7 +357,8 @@ async fn run(
     content: serde_json::Value,
     signs: &TurnSigns,
 ) -> Result<Ended, NotDone> {
-    let content: Prompt = match serde_json::from_value(content) {
+    // `null`: the turn goes on with its call.
+    let content: Option<Prompt> = match serde_json::from_value(content) {
         Ok(content) => content,
         Err(error) => {
             let message = format!("the prompt cannot be read by this version of greenroom: {error}");
@@ -334,17 +369,29 @@ async fn run(
         let by = InterruptedBy::User;
         return Ok(Ended::unused(PromptOutcome::Interrupted { by, result: None }));
     }
-    let rejection = Rejection::of(&content);
-    match turn.session.prompt(content).await {
-        Ok(mut sent) => {
+    let rejection = Rejection::of(content.as_ref());
+    let is_prompt = content.is_some();
+    let sent = match content {
+        Some(content) => turn.session.prompt(content).await.map(Some),
+        None => turn.session.resumed_turn().await,
+    };
+    match sent {
+        Ok(Some(mut sent)) => {
             // An interrupt that came before the prompt was sent has interrupted nothing.
             if signs.interrupt.is_cancelled()
                 && let Err(error) = turn.session.interrupt().await
             {
                 tracing::warn!(%error, "a turn could not be interrupted");
             }
-            cli_turn::before(turn, &mut sent).await?;
+            if is_prompt {
+                cli_turn::before(turn, &mut sent).await?;
+            }
             turn.read_out((last_seq, Vec::new()), &mut sent, signs, turn.bound(), rejection).await
+        }
+        Ok(None) => {
+            let cause = "the session was not started to go on with the call of the turn".to_owned();
+            let by = InterruptedBy::Session { cause };
+            Ok(Ended::unused(PromptOutcome::Interrupted { by, result: None }))
         }
         // The CLI was sent nothing.
         Err(error) => Ok(Ended { rejection: rejection(&error), ..Ended::unused(failed(&error, None)) }),

@@ -101,7 +101,8 @@ impl Running {
 
     async fn ask(&self, body: &str) -> QuestionId {
         let (owner, prompt, question) = (self.begun.owner.clone(), self.begun.prompt, QuestionId::new());
-        let ask = Ask { owner, question, prompt, wait: Duration::from_secs(60), body: body.into() };
+        let ask =
+            Ask { owner, question, prompt, wait: Duration::from_secs(60), call: None, body: body.into() };
         assert!(self.shared.backend.ask(ask).await.unwrap().done().unwrap().is_some());
         question
     }

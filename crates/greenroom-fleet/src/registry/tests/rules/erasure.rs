@@ -76,7 +76,8 @@ async fn lived(stage: &Stage, of: &str) -> Checked<(Uuid, Vec<Uuid>)> {
     same("the last number", stage.backend.append(append).await?, Owned::Done(Some(3)))?;
     let questions = [QuestionId::new(), QuestionId::new()];
     for question in questions {
-        let ask = Ask { owner: owner.clone(), question, prompt: first, wait: LEASE, body: json!({}) };
+        let ask =
+            Ask { owner: owner.clone(), question, prompt: first, wait: LEASE, call: None, body: json!({}) };
         let _: Owned<_> = stage.backend.ask(ask).await?;
     }
     let _: Answered = stage.backend.answer(questions[0], AttemptId::new(), json!("yes")).await?;

@@ -61,7 +61,14 @@ pub(super) async fn all_fenced(
         Append { owner: old.clone(), prompt, first_seq: 1, messages: vec!["1".to_owned()], bound: 100 };
     same("an append", stage.backend.append(append).await?, Owned::Fenced)?;
     same("a finish", stage.backend.finish(finish(old, prompt, attempt, completed())).await?, Owned::Fenced)?;
-    let ask = Ask { owner: old.clone(), question: QuestionId::new(), prompt, wait: LEASE, body: json!({}) };
+    let ask = Ask {
+        owner: old.clone(),
+        question: QuestionId::new(),
+        prompt,
+        wait: LEASE,
+        call: None,
+        body: json!({}),
+    };
     same("a question", stage.backend.ask(ask).await?, Owned::Fenced)?;
     let failed = ActivationFailed { owner: old.clone(), why: String::new(), counted: counted(LEASE, 1) };
     same("a failed activation", stage.backend.activation_failed(failed).await?, Owned::Fenced)?;

@@ -238,7 +238,7 @@ async fn transitions(stage: Stage) -> Checked {
     let (fails, done_prompt, attempt) = stage.running(stage.node, "fails").await?;
     let question = QuestionId::new();
     let (owner, body, wait) = (fails.clone(), json!({}), LEASE);
-    let ask = Ask { owner, question, prompt: done_prompt, wait, body };
+    let ask = Ask { owner, question, prompt: done_prompt, wait, call: None, body };
     let _: Owned<_> = stage.backend.ask(ask).await?;
     stage.complete(&fails, done_prompt, attempt).await?;
     let failed = ActivationFailed { owner: fails, why: "no CLI".to_owned(), counted: counted(LEASE, 1) };

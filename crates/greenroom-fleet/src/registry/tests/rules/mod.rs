@@ -61,6 +61,7 @@ async fn every_rule_holds(make: impl AsyncFn() -> Arc<dyn Backend>) {
         holds::PROMISES,
         lost::PROMISES,
         people::PROMISES,
+        people::parked::PROMISES,
         commands::PROMISES,
         erasure::PROMISES,
         terms::PROMISES,

@@ -1,5 +1,7 @@
 //! Promises about questions to people.
 
+pub(super) mod parked;
+
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -142,6 +144,7 @@ fn ask(owner: &Ownership, prompt: PromptId, wait: Duration) -> Ask {
         question: QuestionId::new(),
         prompt,
         wait,
+        call: None,
         body: json!({ "kind": "permission" }),
     }
 }

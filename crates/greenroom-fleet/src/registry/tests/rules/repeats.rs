@@ -134,7 +134,8 @@ async fn question_told(stage: Stage) -> Checked {
 
 async fn ask(stage: &Stage, owner: &crate::Ownership, prompt: crate::PromptId) -> Checked<QuestionId> {
     let question = QuestionId::new();
-    let ask = Ask { owner: owner.clone(), question, prompt, wait: LEASE, body: serde_json::json!({}) };
+    let ask =
+        Ask { owner: owner.clone(), question, prompt, wait: LEASE, call: None, body: serde_json::json!({}) };
     let asked = stage.backend.ask(ask).await?.done().flatten();
     same("whether the question is kept", asked.is_some(), true)?;
     Ok(question)

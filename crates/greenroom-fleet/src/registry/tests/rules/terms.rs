@@ -161,7 +161,7 @@ async fn questions_end(stage: Stage) -> Checked {
     let owner = stage.own_by(node, "a").await?;
     stage.begin(&owner, prompt).await?;
     let question = QuestionId::new();
-    let ask = Ask { owner, question, prompt, wait: LEASE, body: json!({}) };
+    let ask = Ask { owner, question, prompt, wait: LEASE, call: None, body: json!({}) };
     let asked = stage.backend.ask(ask).await?.done().flatten();
     same("whether the question is kept", asked.is_some(), true)?;
     stage.kill(node).await?;

@@ -54,6 +54,7 @@ impl World {
             Table::FeedOfTenant,
             Table::FeedGone,
             Table::FeedLength,
+            Table::ParkedOf,
         ]
         .map(|table| table as u8);
         let mut expect =
@@ -96,6 +97,12 @@ impl World {
                     let owner = names.iter().find(|name| name.name == prompt.name).unwrap();
                     assert_eq!((owner.running, owner.term), (Some(prompt.id), term));
                 }
+                PromptState::Parked { question, .. } => {
+                    let name = names.iter().find(|name| name.name == prompt.name).unwrap();
+                    assert_eq!((name.parked, prompt.calls.as_slice()), (Some(prompt.id), &[question][..]));
+                    let question = questions.iter().find(|of| of.id == question).unwrap();
+                    assert!(question.parked && question.decision.is_none());
+                }
                 PromptState::Ended { at, .. } => {
                     expect(Table::Outcomes, Key::of(Table::Outcomes).prompt(prompt.id));
                     expect(Table::Ended, Key::of(Table::Ended).time(at).prompt(prompt.id));
@@ -119,7 +126,11 @@ impl World {
             } else {
                 expect(Table::QuestionsOfPrompt, key(Table::QuestionsOfPrompt));
                 assert!(prompts.iter().any(|prompt| prompt.id == question.prompt
-                    && matches!(prompt.state, PromptState::Begun { term, .. } if term == question.term)));
+                    && match prompt.state {
+                        PromptState::Begun { term, .. } => term == question.term && !question.parked,
+                        PromptState::Parked { question: of, .. } => of == question.id,
+                        _ => false,
+                    }));
                 expect(
                     Table::Deadlines,
                     Key::of(Table::Deadlines).time(question.deadline).question(question.id),
@@ -144,6 +155,11 @@ impl World {
                 .iter()
                 .find(|prompt| prompt.name == name.name && matches!(prompt.state, PromptState::Begun { .. }));
             assert_eq!(name.running, running.map(|prompt| prompt.id));
+            let parked = prompts.iter().find(|prompt| {
+                prompt.name == name.name && matches!(prompt.state, PromptState::Parked { .. })
+            });
+            assert_eq!(name.parked, parked.map(|prompt| prompt.id));
+            assert!(name.parked.is_none() || (name.running.is_none() && name.continues.is_none()));
             if let Some(continues) = name.continues {
                 let prompt = prompts.iter().find(|prompt| prompt.id == continues).unwrap();
                 assert!(prompt.state == PromptState::Queued && prompt.begins > 0);
@@ -151,7 +167,7 @@ impl World {
                 assert_eq!(waiting(&|prompt| prompt.name == name.name && prompt.begins > 0), 0);
             }
             let can_run = matches!(name.state, NameState::Free | NameState::Owned { .. });
-            if let Some(first) = ready.get(&name.name).filter(|_| can_run && name.running.is_none()) {
+            if let Some(first) = ready.get(&name.name).filter(|_| can_run && name.is_between_turns()) {
                 let place = Key::of(Table::Waiting).tenant(name.name.tenant()).number(*first);
                 expect(Table::Waiting, place.text(name.name.session()));
             }
@@ -182,6 +198,8 @@ impl World {
             assert_eq!(account.reserved, sum(&|prompt| prompt.reserved));
             let waits = |prompt: &PromptRecord| prompt.state == PromptState::Queued;
             assert_eq!(account.waiting_bytes, sum(&|prompt| if waits(prompt) { prompt.bytes } else { 0 }));
+            let parked = sum(&|prompt| u64::from(matches!(prompt.state, PromptState::Parked { .. })));
+            assert_eq!(u64::from(account.parked), parked);
             assert_eq!(account.kept_bytes, sum(&|prompt| prompt.bytes + prompt.kept_bytes + 1024));
             let names = || names.iter().filter(|name| name.name.tenant().as_str() == tenant);
             assert_eq!(account.names, names().count() as u64);

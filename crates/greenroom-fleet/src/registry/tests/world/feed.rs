@@ -97,7 +97,7 @@ impl World {
             assert_eq!(read, expected.map(|(name, events)| (name.clone(), events.clone())).collect());
         }
         let begun = |entry: &&FeedEntry| matches!(entry.event, FeedEvent::Begun { .. });
-        assert_eq!(self.feeds.read[0].iter().filter(begun).count(), self.sent.len());
+        assert_eq!(self.feeds.read[0].iter().filter(begun).count(), self.begun.len());
         self.feeds.read[0].len()
     }
 

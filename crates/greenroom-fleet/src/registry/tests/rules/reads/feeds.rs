@@ -68,7 +68,14 @@ async fn turn(stage: Stage) -> Checked {
     on(&stage).await?;
     let (owner, prompt, attempt) = stage.running(stage.node, "a").await?;
     let question = QuestionId::new();
-    let ask = Ask { owner: owner.clone(), question, prompt, wait: Duration::from_secs(9), body: "?".into() };
+    let ask = Ask {
+        owner: owner.clone(),
+        question,
+        prompt,
+        wait: Duration::from_secs(9),
+        call: None,
+        body: "?".into(),
+    };
     stage.backend.ask(ask).await?.done();
     let usage = Usage { cost: 7, ..Usage::default() };
     let ended = Finish { usage: Some(usage), ..finish(&owner, prompt, attempt, completed()) };

@@ -194,7 +194,7 @@ async fn apart(stage: Stage) -> Checked {
     stage.accepted(Accept { name: foreign.clone(), labels: label.clone(), ..accept("a", "secret") }).await?;
     stage.backend.set_labels(foreign.clone(), label).await?;
     let (owner, prompt, _) = stage.running(stage.node, "a").await?;
-    let ask = Ask { owner, question: QuestionId::new(), prompt, wait: LEASE, body: "?".into() };
+    let ask = Ask { owner, question: QuestionId::new(), prompt, wait: LEASE, call: None, body: "?".into() };
     stage.backend.ask(ask).await?.done();
     for after in [None, Some(of("a", "a")), Some(foreign.clone()), Some(of("z", "z"))] {
         for query in [
