@@ -248,9 +248,9 @@ pub struct PromptRecord {
     pub dropped: u64,
     /// Questions that were asked in the turn, over all its terms.
     pub(crate) asked: u32,
-    /// The last attempt that the API rejected before anything had run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) returned: Option<AttemptId>,
+    /// The attempts that the API rejected before anything had run.
+    #[serde(default, skip_serializing_if = "hold::Returns::are_none")]
+    pub(crate) returns: hold::Returns,
     /// Questions about tool calls whose decisions no CLI has got. With one, the turn can be parked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) calls: Vec<QuestionId>,

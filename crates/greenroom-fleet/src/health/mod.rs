@@ -48,6 +48,9 @@ pub use report::{Degradation, Health};
 /// The pause of a node before it tries a credential that another node tries: that node is lost, perhaps.
 const ELSEWHERE: Duration = Duration::from_secs(60);
 
+/// The time for which a session whose prompt was rejected leaves a try to others.
+const OTHERS: Duration = Duration::from_millis(500);
+
 /// Extents that are degraded at a time, without credentials. Failures in further ones count as the machine's, too: each name backs off by itself.
 const EXTENTS: usize = 1024;
 
@@ -185,19 +188,22 @@ impl NodeHealth {
         self.holds.subscribe()
     }
 
-    /// Waits until the session may try. `None`: its extent is healthy again.
-    pub(crate) async fn turn(&self, held: Held) -> Option<Try> {
+    /// Waits until the session may try. `None`: its extent is healthy again. A session whose prompt `was_rejected` lets the others try
+    /// first: perhaps the API rejects this prompt alone.
+    pub(crate) async fn turn(&self, held: Held, was_rejected: bool) -> Option<Try> {
         let Held { cause, mut next, extent, turns } = held;
-        // An error: the semaphore is closed.
-        let permit = turns.acquire_owned().await.ok()?;
         loop {
-            let at = *next.borrow_and_update();
-            tokio::select! {
-                biased;
-                // An error: the extent is healthy again.
-                changed = next.changed() => changed.ok()?,
-                () = sleep_until(at) => return Some(Try { extent, cause, _permit: permit }),
+            if was_rejected {
+                pause_over(&mut next, OTHERS).await?;
             }
+            // An error: the semaphore is closed.
+            let permit = turns.clone().acquire_owned().await.ok()?;
+            // Another session may have tried meanwhile.
+            if was_rejected && Instant::now() < *next.borrow() {
+                continue;
+            }
+            pause_over(&mut next, Duration::ZERO).await?;
+            return Some(Try { extent, cause, _permit: permit });
         }
     }
 
@@ -327,6 +333,19 @@ impl NodeHealth {
             |of: &Degradation| (of.since, of.profile.clone(), of.tenant.clone(), of.credential.clone());
         causes.sort_by_cached_key(order);
         Health::Degraded { causes }
+    }
+}
+
+/// Waits until some time after the end of a pause. `None`: the extent is healthy again.
+async fn pause_over(next: &mut watch::Receiver<Instant>, longer: Duration) -> Option<()> {
+    loop {
+        let at = *next.borrow_and_update() + longer;
+        tokio::select! {
+            biased;
+            // An error: the extent is healthy again.
+            changed = next.changed() => changed.ok()?,
+            () = sleep_until(at) => return Some(()),
+        }
     }
 }
 

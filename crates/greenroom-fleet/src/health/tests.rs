@@ -36,7 +36,7 @@ async fn one_name_tries_at_a_time_after_pauses_that_grow_and_the_last_one_mends_
     assert!(health.admit(&mut Vec::new(), &of("another", "a")).is_ok(), "another profile has another CLI");
     for (count, pause) in [(2, 1), (3, 2), (4, 4)] {
         let begun = Instant::now();
-        tries.extend(health.turn(held).await);
+        tries.extend(health.turn(held, false).await);
         let took = begun.elapsed();
         assert!((SECOND * pause * 3 / 4..=SECOND * pause * 5 / 4 + SECOND / 10).contains(&took), "{took:?}");
         assert!(health.admit(&mut tries, &of("support", "a")).is_ok());
@@ -45,8 +45,8 @@ async fn one_name_tries_at_a_time_after_pauses_that_grow_and_the_last_one_mends_
         assert_eq!(tries_of(&health), [count]);
         held = health.admit(&mut tries, &of("support", "a")).unwrap_err();
     }
-    tries.extend(health.turn(held).await);
-    let waits = health.turn(other);
+    tries.extend(health.turn(held, false).await);
+    let waits = health.turn(other, false);
     assert!(matches!(health.passed(&mut tries, false)[..], [FleetEvent::Mended { .. }]));
     assert!(waits.await.is_none(), "it need not try");
     assert_eq!(health.report(), Health::Healthy);
@@ -57,13 +57,32 @@ async fn one_name_tries_at_a_time_after_pauses_that_grow_and_the_last_one_mends_
 async fn a_name_that_gives_its_try_up_leaves_it_to_the_next() {
     let health = NodeHealth::new();
     failed(&health, Cause::DiskFull, "a", &mut Vec::new());
-    let first = health.turn(health.admit(&mut Vec::new(), &of("support", "a")).unwrap_err()).await;
+    let first = health.turn(health.admit(&mut Vec::new(), &of("support", "a")).unwrap_err(), false).await;
     let next = health.admit(&mut Vec::new(), &of("another", "b")).unwrap_err();
     drop(first);
     let begun = Instant::now();
-    assert!(health.turn(next).await.is_some());
+    assert!(health.turn(next, false).await.is_some());
     assert_eq!(begun.elapsed(), Duration::ZERO);
     assert_eq!(tries_of(&health), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_prompt_was_rejected_lets_the_others_try_first() {
+    let health = NodeHealth::new();
+    failed(&health, Cause::KeyRejected, "a", &mut Vec::new());
+    let held = || health.admit(&mut Vec::new(), &of("support", "a")).unwrap_err();
+    let mut rejected = std::pin::pin!(health.turn(held(), true));
+    assert!(futures_util::poll!(rejected.as_mut()).is_pending(), "it waits first");
+    let mut tries = vec![health.turn(held(), false).await.unwrap()];
+    tokio::time::sleep(SECOND * 5).await;
+    let other = health.turn(held(), false);
+    failed(&health, Cause::KeyRejected, "a", &mut tries);
+    tokio::select! {
+        biased;
+        _ = rejected.as_mut() => panic!("it has gone first"),
+        other = other => drop(other.unwrap()),
+    }
+    assert!(rejected.await.is_some(), "nobody else waits");
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +92,7 @@ async fn a_key_is_tried_by_a_turn_and_holds_back_its_own_tenant_alone() {
     assert!(health.rejects(&[], &of("support", "a")) && !health.rejects(&[], &of("support", "b")));
     assert!(health.admit(&mut Vec::new(), &of("support", "b")).is_ok());
     let mut tries: Vec<_> = health
-        .turn(health.admit(&mut Vec::new(), &of("support", "a")).unwrap_err())
+        .turn(health.admit(&mut Vec::new(), &of("support", "a")).unwrap_err(), false)
         .await
         .into_iter()
         .collect();

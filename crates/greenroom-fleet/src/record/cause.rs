@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::io;
 
 use greenroom::ErrorKind;
+use greenroom::message::ResultMessage;
 use serde::{Deserialize, Serialize};
 
 /// A cause for which sessions cannot run, and that is no fault of a single session. Such a cause quarantines no name.
@@ -62,8 +63,15 @@ impl Cause {
     }
 
     /// The cause for which the API has rejected a turn that ended with this error. `None`: the cause is the turn's own.
-    pub(crate) fn of_turn(error: &greenroom::Error) -> Option<Self> {
+    /// A 403 rejects the prompt, unless it names the login: a firewall before the API may refuse a text, or the API a model.
+    pub(crate) fn of_turn(error: &greenroom::Error, result: Option<&ResultMessage>) -> Option<Self> {
+        let forbidden = result.filter(|result| result.api_error_status == Some(403));
+        let names_login = |result: &ResultMessage| {
+            let text = result.error_text().unwrap_or_default().to_lowercase();
+            text.contains("authentication_error") || text.contains("oauth")
+        };
         match error.kind() {
+            ErrorKind::Unauthenticated if forbidden.is_some_and(|result| !names_login(result)) => None,
             ErrorKind::Unauthenticated => Some(Self::KeyRejected),
             ErrorKind::NoCredit => Some(Self::NoCredit),
             ErrorKind::RateLimited => Some(Self::RateLimited),
@@ -92,7 +100,24 @@ impl Cause {
 
 #[cfg(test)]
 mod tests {
+    use greenroom::Message;
+
     use super::*;
+
+    #[test]
+    fn a_403_is_the_fault_of_the_key_only_if_it_names_the_login() {
+        let of = |status: Option<u16>, text: &str| {
+            let result = serde_json::json!({ "type": "result", "subtype": "success", "is_error": true, "num_turns": 1,
+                "api_error_status": status, "result": text });
+            let Ok(Message::Result(result)) = Message::parse(&result.to_string()) else { panic!("a result") };
+            Cause::of_turn(&greenroom::Error::new(ErrorKind::Unauthenticated, text), Some(&result))
+        };
+        assert_eq!(of(Some(403), "API Error: 403 <html>Forbidden</html>"), None);
+        assert_eq!(of(Some(403), r#"API Error: 403 {"error":{"type":"permission_error"}}"#), None);
+        assert_eq!(of(Some(403), "OAuth token has been revoked"), Some(Cause::KeyRejected));
+        assert_eq!(of(Some(401), "API Error: 401"), Some(Cause::KeyRejected));
+        assert_eq!(of(None, "Not logged in"), Some(Cause::KeyRejected));
+    }
 
     #[test]
     fn errors_of_the_machine_are_told_from_those_of_a_session() {

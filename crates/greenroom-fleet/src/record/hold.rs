@@ -140,6 +140,21 @@ pub struct PromptHold {
     pub until: Timestamp,
 }
 
+/// The returns of a prompt: attempts that the API rejected before anything had run, so that the prompt waits again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Returns {
+    /// The last one.
+    pub(crate) last: Option<AttemptId>,
+    /// Those that began while the credential was not held: the API had taken other prompts.
+    pub(crate) alone: u32,
+}
+
+impl Returns {
+    pub(crate) fn are_none(&self) -> bool {
+        self.last.is_none()
+    }
+}
+
 /// The prompt that tries a credential, in a [`Hold`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

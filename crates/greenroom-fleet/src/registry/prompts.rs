@@ -85,9 +85,9 @@ impl Step<'_> {
             kept_bytes: 0,
             dropped: 0,
             asked: 0,
-            returned: None,
             calls: Vec::new(),
             parked_by: None,
+            returns: Default::default(),
             usage: Default::default(),
         };
         self.txn.put(Key::of(Table::Contents).prompt(prompt.id).bytes(), content.json.as_bytes());

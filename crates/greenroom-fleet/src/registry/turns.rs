@@ -105,7 +105,7 @@ impl Step<'_> {
             asked: 0,
             calls: Vec::new(),
             parked_by: None,
-            returned: None,
+            returns: Default::default(),
             usage: Default::default(),
         };
         let funded = quota.budget.map_or(Ok(true), |budget| self.reserve(&mut prompt, budget))?;

@@ -58,6 +58,7 @@ pub(crate) struct ApiFailure {
 
 impl ApiFailure {
     pub(crate) const KEY: Self = Self::of(401, "authentication_failed");
+    pub(crate) const FORBIDDEN: Self = Self::of(403, "authentication_failed");
     pub(crate) const OVERLOADED: Self = Self::of(529, "overloaded");
     pub(crate) const CREDIT: Self = Self::of(400, "billing_error");
 

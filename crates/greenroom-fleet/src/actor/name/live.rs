@@ -231,6 +231,7 @@ impl NameActorState {
         };
         // A continuation does not expire.
         let expires_at = (next.begins == 0).then_some(next.expires_at);
+        let was_rejected = !next.returns.are_none();
         self.enter(NameStage::Held);
         let (shared, name) = (self.cx.shared.clone(), self.cx.cell.name.clone());
         self.watch(async move {
@@ -241,7 +242,7 @@ impl NameActorState {
                 if let Err(error) = repeat(&shared, || shared.backend.held_back(name.clone(), why.clone())).await {
                     tracing::debug!(name = shown(&name), %error, "the cause for which a session waits could not be kept");
                 }
-                shared.health.turn(held).await
+                shared.health.turn(held, was_rejected).await
             };
             let turn = timeout(left, turn).await.ok().flatten();
             move |state: &mut Self| {

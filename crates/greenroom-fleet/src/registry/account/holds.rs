@@ -16,6 +16,8 @@ use crate::request::{Begin, Change, Owned, Page, Reject};
 
 /// The longest time until a credential is tried again: a later reset is looked at on the way.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// A prompt that was rejected so often, each time after the API had taken others of its credential, is the cause itself.
+const RETURNS: u32 = 3;
 /// Credentials that are held at a time. The turns of further ones fail, one by one.
 const HOLDS: u64 = 16_384;
 
@@ -63,6 +65,10 @@ impl Step<'_> {
             }
             return self.finish(reject.finish);
         };
+        let is_first = self.hold(reject.credential.clone())?.is_none();
+        if reject.again && is_first && prompt.returns.alone >= RETURNS {
+            return self.finish(reject.finish);
+        }
         let is_held = self.hold_credential(&reject)?;
         // Without a hold the prompt would be sent again at once.
         // A call of a turn that was parked may have run.
@@ -77,7 +83,8 @@ impl Step<'_> {
             self.meter(&mut prompt, Some(used))?;
         }
         prompt.begins -= 1;
-        (prompt.state, prompt.returned) = (PromptState::Queued, Some(attempt));
+        prompt.returns.alone += u32::from(is_first);
+        (prompt.state, prompt.returns.last) = (PromptState::Queued, Some(attempt));
         prompt.calls.clear();
         if prompt.begins > 0 {
             name.continues.get_or_insert(prompt.id);
@@ -95,7 +102,7 @@ impl Step<'_> {
     /// True for a repeated rejection: this attempt has put its prompt back.
     fn returned_before(&self, reject: &Reject) -> Result<bool> {
         let prompt = self.prompt_record(reject.finish.prompt)?;
-        Ok(prompt.is_some_and(|prompt| prompt.returned == Some(reject.finish.attempt)))
+        Ok(prompt.is_some_and(|prompt| prompt.returns.last == Some(reject.finish.attempt)))
     }
 
     /// Holds the credential of a turn that was rejected. `false`: too many are held.

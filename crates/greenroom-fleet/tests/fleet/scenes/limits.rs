@@ -166,6 +166,38 @@ async fn a_turn_that_has_worked_before_the_limit_fails_and_the_others_wait() {
 
 // Guards: waited-out
 #[tokio::test(start_paused = true)]
+async fn a_prompt_that_the_api_always_rejects_fails_and_keeps_no_other_waiting_for_long() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.wait = secs(7200)).await;
+    let log = Log::of(&fleet);
+    world.clis.fail_api(|name| (name == "bad").then_some(ApiFailure::OVERLOADED));
+    let bad = send(&fleet, "bad", "one").await;
+    for count in 1..=3 {
+        log.wait_for("the failure", count, held).await;
+        let begun = Instant::now();
+        let other = send(&fleet, &format!("other-{count}"), "one").await;
+        assert!(outcome(other).await.is_completed());
+        assert!(begun.elapsed() < secs(5), "after one pause");
+    }
+    let PromptOutcome::Failed { kind, .. } = outcome(bad).await else { panic!("it fails by itself") };
+    assert_eq!((kind.as_str(), world.clis.prompts_of("bad").len()), ("overloaded", 4));
+    assert_eq!(holds(&world).await, [], "others have passed");
+}
+
+// Guards: waited-out
+#[tokio::test(start_paused = true)]
+async fn a_text_that_is_forbidden_fails_its_own_turn() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    world.clis.fail_api(|name| (name == "bad").then_some(ApiFailure::FORBIDDEN));
+    let PromptOutcome::Failed { kind, .. } = outcome(send(&fleet, "bad", "one").await).await else {
+        panic!("it is forbidden")
+    };
+    assert_eq!((kind.as_str(), holds(&world).await), ("unauthenticated", vec![]));
+}
+
+// Guards: waited-out
+#[tokio::test(start_paused = true)]
 async fn a_held_credential_takes_no_slot_from_others() {
     let world = World::new();
     let fleet = keyed(&world, |limits| limits.live = 1).await;

@@ -4,6 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use greenroom::Prompt;
+use greenroom::message::ResultMessage;
 use serde_json::Value;
 
 use crate::actor::context::{FleetShared, within};
@@ -28,14 +29,17 @@ pub(super) struct Rejection {
 }
 
 impl Rejection {
-    /// The rejection of a turn of this prompt by its error, if that is one. `None`: a turn that goes on with its call, which may have run.
-    pub(super) fn of(prompt: Option<&Prompt>) -> impl Fn(&greenroom::Error) -> Option<Self> + use<> {
+    /// The rejection of a turn of this prompt by its error and the CLI's result, if that is one. `None`: a turn that goes on with its call,
+    /// which may have run.
+    pub(super) fn of(
+        prompt: Option<&Prompt>,
+    ) -> impl Fn(&greenroom::Error, Option<&ResultMessage>) -> Option<Self> + use<> {
         // A command of the CLI may run programs before the CLI asks the model.
         let is_command =
             |block: &Value| block["text"].as_str().is_some_and(|text| text.trim_start().starts_with('/'));
         let is_repeatable = prompt.is_some_and(|prompt| !prompt.content.iter().any(is_command));
-        move |error| {
-            let cause = Cause::of_turn(error)?;
+        move |error, result| {
+            let cause = Cause::of_turn(error, result)?;
             let resets_at = error.resets_at().map(Timestamp::of);
             Some(Self { cause, why: error.to_string(), resets_at, is_repeatable })
         }

@@ -3,6 +3,7 @@
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use greenroom::message::ResultMessage;
 use greenroom::report::Phase;
 use greenroom::{Message, Outcome, Prompt, Session, Turn};
 use tokio::time::sleep;
@@ -311,7 +312,7 @@ impl BegunTurn<'_> {
         turn: &mut Turn,
         signs: &TurnSigns,
         bound: Bound,
-        rejection: impl Fn(&greenroom::Error) -> Option<Rejection>,
+        rejection: impl Fn(&greenroom::Error, Option<&ResultMessage>) -> Option<Rejection>,
     ) -> Result<Ended, NotDone> {
         let (shared, session) = (self.shared, &self.session);
         let mut is_over = false;
@@ -335,7 +336,7 @@ impl BegunTurn<'_> {
             }
         };
         let rejection = match &outcome {
-            Ok(Outcome::Failed { error, .. }) => rejection(error),
+            Ok(Outcome::Failed { error, result, .. }) => rejection(error, result.as_deref().map(|result| &**result)),
             _ => None,
         };
         let is_deferred = matches!(outcome, Ok(Outcome::Deferred { .. }));
@@ -394,7 +395,7 @@ async fn run(
             Ok(Ended::unused(PromptOutcome::Interrupted { by, result: None }))
         }
         // The CLI was sent nothing.
-        Err(error) => Ok(Ended { rejection: rejection(&error), ..Ended::unused(failed(&error, None)) }),
+        Err(error) => Ok(Ended { rejection: rejection(&error, None), ..Ended::unused(failed(&error, None)) }),
     }
 }
 

@@ -17,6 +17,7 @@ promises! {
     "a rejected prompt waits again at its place, as if it had not begun" => again,
     "a rejected continuation waits again, and goes on first" => continuation,
     "a repeated rejection changes nothing" => repeated,
+    "a prompt that is rejected after others were answered ends after three returns, and holds nothing" => alone,
     "a rejected turn that has run ends, and holds the credential as well" => ends,
     "one prompt tries when the pause is over, and an answer ends the hold" => tries,
     "a try that ends without an answer, or with its owner, leaves the try to the next" => left,
@@ -180,6 +181,29 @@ async fn repeated(stage: Stage) -> Checked {
     rejected(&stage, reject).await?;
     let record = stage.backend.prompt_record(prompt).await?;
     same("the number of begins", record.map(|record| record.begins), Some(1))
+}
+
+async fn alone(stage: Stage) -> Checked {
+    let prompt = stage.prompt("a", "run").await?;
+    let owner = stage.own("a").await?;
+    for count in 1..=4 {
+        let Some(attempt) = begins(&stage, &owner, prompt).await? else {
+            return unexpected("no begin", count);
+        };
+        rejected(&stage, reject(&owner, prompt, attempt, NONE)).await?;
+        if count == 1 {
+            // A try says nothing about the prompt alone.
+            tokio::time::sleep(SECOND / 100).await;
+            let Some(attempt) = begins(&stage, &owner, prompt).await? else {
+                return unexpected("no try", count);
+            };
+            rejected(&stage, reject(&owner, prompt, attempt, NONE)).await?;
+        }
+        let is_held = stage.backend.release_hold(key("k")).await?.is_some();
+        same("whether it is held", is_held, count < 4)?;
+        same("whether it has ended", stage.outcome(prompt).await?.is_some(), count == 4)?;
+    }
+    same("the outcome", stage.outcome(prompt).await?, Some(failed()))
 }
 
 async fn ends(stage: Stage) -> Checked {
