@@ -9,6 +9,7 @@
 //! | `hold 0.5` | the same, and tells a cost of 0.5 dollars |
 //! | `deaf` | never answers |
 //! | `cost 0.5` | answers, at a cost of 0.5 dollars |
+//! | `local` | answers without the model, as `/cost` does |
 //! | `background 60` | answers, and has a background agent for 60 s |
 //! | `background on` | answers, and has a background agent from then on |
 //! | `background off` | answers, and its background agent has ended |
@@ -415,6 +416,7 @@ impl Player<'_> {
                     return Some(exit);
                 }
             },
+            ("local", "") => self.complete(prompt, &text),
             ("cost", dollars) => {
                 self.cost += dollars.parse::<f64>().unwrap();
                 self.finish(prompt, &text);
@@ -606,6 +608,10 @@ impl Player<'_> {
 
     fn finish(&mut self, prompt: &Value, text: &str) {
         self.say(&format!("re: {text}"));
+        self.complete(prompt, text);
+    }
+
+    fn complete(&mut self, prompt: &Value, text: &str) {
         self.end.message(json!({
             "type": "result", "subtype": "success", "is_error": false, "result": format!("re: {text}"), "num_turns": 1,
             "duration_ms": 0, "duration_api_ms": 0, "total_cost_usd": self.cost, "terminal_reason": "completed",

@@ -52,6 +52,11 @@ impl TurnSigns {
         self.first_request.get().copied()
     }
 
+    /// True if the model has answered.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answered.is_cancelled()
+    }
+
     /// Waits for the first answer of the model.
     pub(crate) async fn answered(&self) {
         self.answered.cancelled().await;
@@ -92,7 +97,7 @@ mod tests {
     fn signs_of(messages: &[Value]) -> (bool, bool) {
         let signs = TurnSigns::default();
         messages.iter().for_each(|message| signs.note(&Message::parse(&message.to_string()).unwrap()));
-        (!signs.are_none(), signs.answered.is_cancelled())
+        (!signs.are_none(), signs.has_answered())
     }
 
     #[test]

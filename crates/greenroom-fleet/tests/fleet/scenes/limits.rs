@@ -186,6 +186,24 @@ async fn a_prompt_that_the_api_always_rejects_fails_and_keeps_no_other_waiting_f
 
 // Guards: waited-out
 #[tokio::test(start_paused = true)]
+async fn a_prompt_that_never_asks_the_model_leaves_the_try_to_the_next() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.wait = secs(7200)).await;
+    let log = Log::of(&fleet);
+    world.clis.fail_api(|_| Some(ApiFailure::OVERLOADED));
+    let first = send(&fleet, "first", "one").await;
+    log.wait("the failure", held).await;
+    world.clis.fail_api(|name| (name == "first").then_some(ApiFailure::OVERLOADED));
+    assert!(outcome(send(&fleet, "local", "local").await).await.is_completed());
+    let hold = holds(&world).await.remove(0);
+    assert_eq!((hold.tries, hold.trying, log.count(mended)), (1, None, 0), "the model has not answered");
+    world.clis.fail_api(|_| None);
+    assert!(outcome(first).await.is_completed());
+    assert_eq!(log.count(mended), 1);
+}
+
+// Guards: waited-out
+#[tokio::test(start_paused = true)]
 async fn a_text_that_is_forbidden_fails_its_own_turn() {
     let world = World::new();
     let fleet = world.fleet(|_| {}).await;

@@ -257,7 +257,7 @@ impl BegunTurn<'_> {
         if ended.is_deferred && self.park(ended.cost, ended.usage).await? {
             return Ok(TurnEnd::Parked);
         }
-        if ended.outcome.is_completed() {
+        if signs.has_answered() {
             shared.passed(tries, true);
             trial.end(shared, true).await;
         }
