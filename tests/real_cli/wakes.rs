@@ -32,7 +32,7 @@ async fn a_woken_session_begins_its_request_with_the_last_one_before() {
 }
 
 #[tokio::test]
-async fn the_cli_goes_on_with_the_system_prompt_that_the_conversation_began_with() {
+async fn the_cli_goes_on_with_the_first_system_prompt_of_a_conversation() {
     // CLIs before 2.1.265 do not keep it.
     if real::allow_old_cli() {
         return;

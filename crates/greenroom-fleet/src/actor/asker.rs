@@ -30,7 +30,7 @@ use greenroom::SessionBuilder;
 use greenroom::callback::{CallbackContext, Inquiry, InquiryAnswer};
 use serde_json::Value;
 use tokio::sync::{broadcast, oneshot};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::cell::{NameCell, ResumedCall};
@@ -144,11 +144,12 @@ impl Asker {
         };
         self.shared.tell_transitions();
         let (id, limit) = (question.id, question.deadline.since(question.asked_at));
+        let has_call = question.call.is_some();
         let decision = self.decision_or_deferral(asked, &mut changes, question).await.map_err(not_asked)?;
         let Some(decision) = decision else {
             return Err("the turn has ended in which this was asked".to_owned());
         };
-        if asked.call.is_some() {
+        if has_call {
             self.hand_over(id).await?;
         }
         let stored = match decision {
@@ -217,10 +218,15 @@ impl Asker {
         changes: &mut broadcast::Receiver<Change>,
         question: QuestionRecord,
     ) -> Result<Option<Decision>, NotDone> {
-        let id = question.id;
+        let (id, has_call) = (question.id, question.call.is_some());
         let mut decision = pin!(self.decision(changes, question));
-        if asked.call.is_none() {
-            return decision.await;
+        if !has_call {
+            // Also a question that cannot be deferred because the CLI has begun the turn by itself: its deadline is that of a parked one.
+            let decided = timeout_at(asked.at + self.limit(), decision.as_mut()).await;
+            return match decided {
+                Ok(decided) => decided,
+                Err(_) => self.expire(id).await,
+            };
         }
         let mut flushes = pin!(self.flush());
         let over = asked.at + self.limit();

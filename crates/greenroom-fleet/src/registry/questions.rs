@@ -38,7 +38,9 @@ impl Step<'_> {
         let mut prompt = prompt.ok_or_else(|| BackendError::missing("prompt", ask.prompt))?;
         // The end of the turn reads this record, so it finds the question.
         prompt.asked = prompt.asked.saturating_add(1);
-        if ask.call.is_some() {
+        // A turn that the CLI has begun by itself has no prompt to go on with.
+        let call = ask.call.filter(|_| name.running == Some(ask.prompt));
+        if call.is_some() {
             prompt.calls.push(ask.question);
         }
         self.put_prompt(&prompt)?;
@@ -49,7 +51,7 @@ impl Step<'_> {
             term: name.term,
             asked_at: self.now,
             deadline: self.now.after(ask.wait),
-            call: ask.call,
+            call,
             parked: false,
             handed_to: None,
             body: ask.body,

@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::machine::{NameActorState, NameStage};
+use super::steps::begun::TurnEnd;
 use super::steps::cli_turn::run_cli_turn;
-use super::steps::turn::TurnEnd;
 use crate::actor::cli_turns::CliTurnQueue;
 use crate::admission::AdmissionMessage;
 use crate::event::PassivatedBy;

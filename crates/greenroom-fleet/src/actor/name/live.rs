@@ -13,7 +13,8 @@ use tracing::Instrument;
 use tracing::field::Empty;
 
 use super::machine::{Live, NameActorState, NameStage, StageWatch};
-use super::steps::turn::{TurnEnd, run_turn};
+use super::steps::begun::TurnEnd;
+use super::steps::turn::run_turn;
 use super::steps::{self, NotUp, give_back, record_process};
 use super::{NameContext, NameMessage};
 use crate::actor::context::shown;

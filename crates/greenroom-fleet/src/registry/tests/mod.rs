@@ -9,8 +9,7 @@ mod rules;
 mod waiting;
 mod world;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::json;
 use uuid::Uuid;
@@ -383,20 +382,20 @@ fn names_of_many_dead_nodes_are_recovered_up_to_the_limit() {
 fn the_open_questions_of_a_turn_are_bounded_and_decided_ones_make_room() {
     let mut world = World::new(1);
     let (owner, prompt) = running(&mut world);
-    let (body, call) = (json!({}), None::<String>);
-    let first = Ask { owner: owner.clone(), question: QuestionId::new(), prompt, wait: WAIT, call, body };
+    let question = QuestionId::new();
+    let first = Ask { owner: owner.clone(), question, prompt, wait: WAIT, call: None, body: json!({}) };
     let ask = || Ask { question: QuestionId::new(), ..first.clone() };
     assert!(matches!(world.step(|step| step.ask(first.clone())), Owned::Done(Some(_))));
     for ask in std::iter::repeat_with(ask).take(BATCH - 1) {
         assert!(matches!(world.step(|step| step.ask(ask.clone())), Owned::Done(Some(_))));
     }
     let last = ask();
-    let Err(error) = world.try_step(|step| step.ask(last.clone())) else { panic!("one too many") };
+    let error = world.try_step(|step| step.ask(last.clone())).unwrap_err();
     assert_eq!(error.to_string(), "the turn has 256 open questions: ask again when some are decided");
-    let answer = world.step(|step| step.answer(first.question, AttemptId::new(), json!("yes")));
+    let answer = world.step(|step| step.answer(question, AttemptId::new(), json!("yes")));
     assert!(matches!(answer, Answered::Decided(_)));
     assert!(matches!(world.step(|step| step.ask(last.clone())), Owned::Done(Some(_))));
-    let _: Owned<bool> = world.step(|step| step.release(owner.clone()));
+    world.step(|step| step.release(owner.clone()));
     assert!(world.rows(Table::QuestionsOfPrompt).is_empty());
     assert_eq!(world.rows(Table::Questions).len(), 1);
 }

@@ -13,8 +13,8 @@ use greenroom::{Message, Turn};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::begun::{BegunTurn, Bound, TurnEnd};
 use super::trial::Rejection;
-use super::turn::{BegunTurn, Bound, TurnEnd};
 use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
 use crate::actor::retry::{NotDone, repeat_owned};

@@ -3,6 +3,7 @@
 //! A step writes what it holds into the name's cell as soon as it holds it, so that an actor that fails in the middle of a step
 //! leaves nothing behind.
 
+pub(super) mod begun;
 pub(super) mod cli_turn;
 mod end;
 pub(crate) mod left;

@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::cell::NameCell;
 use crate::actor::context::FleetShared;
+use crate::actor::name::steps::begun::TurnEnd;
 use crate::actor::name::steps::give_back;
-use crate::actor::name::steps::turn::{TurnEnd, run_turn};
+use crate::actor::name::steps::turn::run_turn;
 use crate::actor::retry::NotDone;
 use crate::backend::{Backend, MemoryBackend, Requests};
 use crate::event::FleetEvent;
