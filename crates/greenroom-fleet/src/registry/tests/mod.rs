@@ -392,8 +392,7 @@ fn the_open_questions_of_a_turn_are_bounded_and_decided_ones_make_room() {
     let last = ask();
     let error = world.try_step(|step| step.ask(last.clone())).unwrap_err();
     assert_eq!(error.to_string(), "the turn has 256 open questions: ask again when some are decided");
-    let answer = world.step(|step| step.answer(question, AttemptId::new(), json!("yes")));
-    assert!(matches!(answer, Answered::Decided(_)));
+    world.step(|step| step.answer(question, AttemptId::new(), json!("yes")));
     assert!(matches!(world.step(|step| step.ask(last.clone())), Owned::Done(Some(_))));
     world.step(|step| step.release(owner.clone()));
     assert!(world.rows(Table::QuestionsOfPrompt).is_empty());
