@@ -45,6 +45,8 @@ use crate::request::{Answered, Ask, Change, Ownership};
 
 /// Time after which a question is read without a hint.
 const LOOK: Duration = Duration::from_secs(1);
+/// The longest time between a question and the beginning of its turn.
+const BEGINS: Duration = Duration::from_secs(5);
 /// The pause before a question is deferred again that could not be deferred. It doubles, unless the fleet drains.
 const DEFER_AGAIN: Duration = Duration::from_secs(2);
 const DEFER_AGAIN_LATER: Duration = Duration::from_secs(60);
@@ -191,8 +193,10 @@ impl Asker {
     /// The reason why nobody can be asked, for the model.
     async fn keep(&self, asked: &Asked) -> Result<QuestionRecord, String> {
         let no_turn = || "no person can be asked: the session has no running turn".to_owned();
-        let running = self.cell.upgrade().and_then(|cell| cell.holdings().running);
-        let prompt = running.ok_or_else(no_turn)?;
+        // A CLI that begins a turn by itself may ask before the turn is written down.
+        let cell = self.cell.upgrade().ok_or_else(no_turn)?;
+        let prompt = timeout(BEGINS, cell.runs()).await.map_err(|_| no_turn())?;
+        drop(cell);
         let body = serde_json::to_value(&asked.inquiry).map_err(refused)?;
         let (limit, question) = (self.limit(), asked.id);
         let wait = if asked.call.is_some() { self.shared.limits.question_parked.max(limit) } else { limit };

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use greenroom::Session;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,6 +22,8 @@ use crate::users::HeldUser;
 pub(crate) struct NameCell {
     pub(crate) name: Name,
     holdings: Mutex<Holdings>,
+    /// Tells that a turn has begun.
+    begins: Notify,
     /// The steps that run. A step goes on when the actor fails.
     pub(crate) steps: TaskTracker,
 }
@@ -102,7 +105,7 @@ pub(crate) struct ResumedCall {
 impl NameCell {
     pub(crate) fn new(name: Name) -> Arc<Self> {
         let holdings = Holdings { is_dirty: true, ..Holdings::default() };
-        Arc::new(Self { name, holdings: holdings.into(), steps: TaskTracker::new() })
+        Arc::new(Self { name, holdings: holdings.into(), begins: Notify::new(), steps: TaskTracker::new() })
     }
 
     /// The holdings, locked. Drop the guard before an `await`.
@@ -172,13 +175,29 @@ impl NameCell {
     pub(crate) fn begun(&self, prompt: PromptId) {
         let mut holdings = self.holdings();
         holdings.running = Some(prompt);
-        holdings.resumes.iter().for_each(|resumed| resumed.begun.cancel());
+        let resumed = holdings.resumes.iter().filter(|resumed| resumed.question.prompt == prompt);
+        resumed.for_each(|resumed| resumed.begun.cancel());
+        drop(holdings);
+        self.begins.notify_waiters();
     }
 
-    /// No turn runs any more. Its CLI may not have asked about its call: the tool may be gone.
-    pub(crate) fn ended(&self) {
+    /// The turn that runs, as soon as one has begun.
+    pub(crate) async fn runs(&self) -> PromptId {
+        loop {
+            let begins = self.begins.notified();
+            let running = self.holdings().running;
+            match running {
+                Some(running) => return running,
+                None => begins.await,
+            }
+        }
+    }
+
+    /// The turn of a prompt runs no more. Its CLI may not have asked about its call: the tool may be gone.
+    pub(crate) fn ended(&self, prompt: PromptId) {
         let mut holdings = self.holdings();
-        (holdings.running, holdings.resumes) = (None, None);
+        holdings.running = None;
+        holdings.resumes.take_if(|resumed| resumed.question.prompt == prompt);
     }
 
     /// The session, if it runs a turn, and the turn of this prompt if one is given.

@@ -114,7 +114,8 @@ pub(crate) async fn move_tenant(
 /// Fails for a session that is awake, or whose name is taken at the other backend.
 async fn may_go(to: &dyn Backend, here: &NameRecord) -> Result<(), MoveError> {
     let departs = matches!(here.state, NameState::Departing { .. });
-    let rests = matches!(here.state, NameState::Free | NameState::Quarantined { .. }) && here.queued == 0;
+    let is_free = matches!(here.state, NameState::Free | NameState::Quarantined { .. });
+    let rests = is_free && here.queued == 0 && here.is_between_turns();
     if !departs && !rests {
         return Err(MoveError::NotAtRest(here.name.clone()));
     }

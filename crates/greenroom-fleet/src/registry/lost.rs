@@ -69,14 +69,14 @@ impl Step<'_> {
         let cli_turn = self.give_up_cli_turn(record)?;
         let Some(running) = record.running.take() else { return Ok(cli_turn) };
         // A prompt that cannot be read keeps no name from being recovered. The money that is reserved for it stays reserved.
-        let Some(mut prompt) = self.readable(self.prompt_record(running))? else { return Ok(false) };
-        let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(false) };
+        let Some(mut prompt) = self.readable(self.prompt_record(running))? else { return Ok(cli_turn) };
+        let PromptState::Begun { term, attempt, .. } = prompt.state else { return Ok(cli_turn) };
         // Nobody knows what the turn has cost.
         self.settle(&mut prompt, None)?;
         self.meter(&mut prompt, None)?;
         if self.park_now(record, &mut prompt, attempt)? {
             // A parked turn was waiting for a person: it is not the reason why its owner was lost.
-            return Ok(record.parked.is_none());
+            return Ok(cli_turn || record.parked.is_none());
         }
         if prompt.continuations > 0 {
             prompt.continuations -= 1;

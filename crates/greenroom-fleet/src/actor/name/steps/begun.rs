@@ -124,7 +124,7 @@ impl BegunTurn<'_> {
         }
         match before {
             Some(_) => self.cell.holdings().running = before,
-            None => self.cell.ended(),
+            None => self.cell.ended(self.prompt),
         }
         end
     }

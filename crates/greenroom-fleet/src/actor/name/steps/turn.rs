@@ -86,6 +86,10 @@ async fn run(
         }
     };
     if signs.interrupt.is_cancelled() {
+        if content.is_none() {
+            // The CLI asks for the call by itself, and would go on with the turn.
+            turn.session.kill().await;
+        }
         let by = InterruptedBy::User;
         return Ok(Ended::unused(PromptOutcome::Interrupted { by, result: None }));
     }
