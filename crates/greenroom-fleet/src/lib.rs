@@ -150,7 +150,7 @@ pub use request::{
     Accept, Accepted, ActivationFailed, Answered, Append, AppendEntries, Ask, Begin, Change, Claim, Claimed,
     CommandPut, Counted, Departure, Erasure, FilesLeft, Finish, ForgottenFiles, HostMove, Join, Marked,
     NodeMessage, Owned, Ownership, Page, Park, Pause, QuestionsOf, QueueBounds, Refused, Reject, StoredText,
-    StoredTranscript, TranscriptsOf, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
+    StoredTranscript, TranscriptsOf, UsedCredential, WaitingCursor, WaitingNames, WaitingPage, Withdrawn,
 };
 pub use transcripts::Transcripts;
 pub use update::{InvalidUpdateId, TurnUsage, Update, UpdateId};

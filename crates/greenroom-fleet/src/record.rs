@@ -119,6 +119,9 @@ pub struct NameRecord {
     /// once a prompt has begun since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<String>,
+    /// The credential for which a node has found its prompts waiting last. `None` once a prompt has begun since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) held_by: Option<Credential>,
     /// Its labels.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
@@ -220,7 +223,7 @@ pub struct PromptRecord {
     pub accepted_at: Timestamp,
     /// The earliest moment at which the prompt may begin: `accepted_at`, or later for a reminder.
     pub due_at: Timestamp,
-    /// When the prompt ends as unsent if no CLI has begun with it.
+    /// When the prompt ends as unsent if no CLI has begun with it. It moves while the credential of the session is held.
     pub expires_at: Timestamp,
     /// Who has begun the turn.
     #[serde(default, skip_serializing_if = "PromptOrigin::is_application")]
@@ -248,9 +251,9 @@ pub struct PromptRecord {
     pub dropped: u64,
     /// Questions that were asked in the turn, over all its terms.
     pub(crate) asked: u32,
-    /// The attempts that the API rejected before anything had run.
-    #[serde(default, skip_serializing_if = "hold::Returns::are_none")]
-    pub(crate) returns: hold::Returns,
+    /// What limits of the API have done to it.
+    #[serde(default, skip_serializing_if = "hold::Waited::is_nothing")]
+    pub(crate) waited: hold::Waited,
     /// Questions about tool calls whose decisions no CLI has got. With one, the turn can be parked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) calls: Vec<QuestionId>,

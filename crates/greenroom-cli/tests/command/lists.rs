@@ -233,6 +233,7 @@ async fn held_credentials_are_listed_and_released() {
     let credential =
         Credential::OfTenant { tenant: owner.name.tenant().clone(), profile: "support".to_owned() };
     let (quota, begun) = (Quota::default(), Some(credential.clone()));
+    let begun = begun.map(|credential| greenroom_fleet::UsedCredential { credential, may_try: true });
     let begin = Begin { owner: owner.clone(), prompt, attempt, quota, credential: begun };
     assert!(matches!(backend.begin(begin).await.unwrap(), Owned::Done(Some(_))));
     let outcome =

@@ -66,7 +66,7 @@ pub(crate) struct Holdings {
     pub(crate) slot: bool,
     /// The profile of the name, once its record was read.
     pub(crate) profile: Option<String>,
-    /// The credential of its sessions, once its record was read.
+    /// The credential of its session, or of the next one, once its record was read.
     pub(crate) credential: Option<Credential>,
     /// The claim that is under way, or that has made this node the owner.
     pub(crate) claim: Option<AttemptId>,

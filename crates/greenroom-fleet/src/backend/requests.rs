@@ -127,16 +127,16 @@ requests! {
     fn holds(after: Option<Credential>, limit: usize) -> Vec<Hold>;
     /// Lets the prompts of a credential begin. Answers with the hold that it had.
     fn release_hold(credential: Credential) -> Option<Hold>;
-    /// Removes holds whose next try was due before `before`, up to `limit` of the first thousand: nobody uses these credentials. Answers with
-    /// their number.
-    fn forget_holds(before: Timestamp, limit: usize) -> usize;
+    /// Removes a hold whose next try was due before `before`: nobody uses its credential. `false`: it is not held, or was tried since.
+    fn forget_hold(credential: Credential, before: Timestamp) -> bool;
     /// Gives a name back. `true`: a prompt waits.
     fn release(owner: Ownership) -> Owned<bool>;
     /// Gives a name back whose session could not be started. Answers with the number of failures in the period. `Done(None)`: there were too
     /// many, and the name is quarantined.
     fn activation_failed(failed: ActivationFailed) -> Owned<Option<u32>>;
-    /// Notes the cause for which a node does not start the session of a name, in words, for prompts that expire meanwhile.
-    fn held_back(name: Name, why: String) -> ();
+    /// Notes the cause for which a node does not start the session of a name, in words, for prompts that expire meanwhile; and the credential
+    /// that is held, so that they do not expire before.
+    fn held_back(name: Name, credential: Option<Credential>, why: String) -> ();
 
     /// Keeps the identity of the process group that runs an owner's session. `None`: no process runs any more.
     ///
@@ -219,7 +219,8 @@ requests! {
     /// Removes up to `limit` commands whose deadline was before `before`. Answers with their number.
     fn forget_commands(before: Timestamp, limit: usize) -> usize;
 
-    /// Ends prompts that have waited for too long. Answers with their number.
+    /// Ends prompts that have waited for too long. The time for which the credential of their session is held does not count: their expiry is
+    /// moved. Answers with the number of both.
     fn expire_prompts(limit: usize) -> usize;
     /// Removes up to `limit` prompts that ended before `before`, with their keys, messages, decided questions and outcomes.
     /// A name stays until it is deleted. A call does a bounded amount of work. Answers with the number of prompts that it worked at: the last one may not be removed yet.

@@ -25,7 +25,7 @@ use crate::backend::{Backend, Reply, Requests};
 use crate::error::{BackendError, FleetError};
 use crate::hub::{Heard, LiveMessage, Reader, is_said};
 use crate::id::PromptId;
-use crate::record::{Hold, PromptHold, PromptOutcome, PromptRecord, PromptState};
+use crate::record::{Credential, PromptHold, PromptOutcome, PromptRecord, PromptState};
 use crate::request::StoredText;
 
 /// The time that a backend has for its answer to a reader when the fleet has ended.
@@ -323,14 +323,17 @@ impl FleetTurn {
     /// # Errors
     /// The errors of a reader, see [`FleetTurn`].
     pub async fn hold(&self) -> Result<Option<PromptHold>, FleetError> {
+        let (waits, credential) = self.credential().await?;
+        let hold = credential.filter(|_| waits).and_then(|credential| self.shared.health.hold(&credential));
+        Ok(hold.as_ref().map(PromptHold::of))
+    }
+
+    /// Whether the prompt waits, and the credential of its session.
+    async fn credential(&self) -> Result<(bool, Option<Credential>), FleetError> {
         let record = self.record().await?;
-        if record.state != PromptState::Queued {
-            return Ok(None);
-        }
         let name = self.read(|backend| backend.name_record(record.name.clone())).await?;
         let credential = name.map(|name| self.shared.credential(&name.name, &name.profile));
-        let hold = credential.and_then(|credential| self.shared.health.hold(&credential));
-        Ok(hold.map(|Hold { cause, until, .. }| PromptHold { cause, until }))
+        Ok((record.state == PromptState::Queued, credential))
     }
 
     /// The next page of messages that the backend keeps.

@@ -36,6 +36,7 @@ pub(crate) fn record(name: &str) -> NameRecord {
         losses: 0,
         quarantine: None,
         last_failure: None,
+        held_by: None,
         labels: Default::default(),
     }
 }

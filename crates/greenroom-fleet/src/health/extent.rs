@@ -31,6 +31,12 @@ impl Extent {
         ]
     }
 
+    /// The extents whose causes keep a live session from a turn.
+    pub(super) fn of_turn(of: &Membership) -> [Self; 2] {
+        let [_, _, tenant, credential] = Self::all(of);
+        [tenant, credential]
+    }
+
     /// The sessions that a cause holds back by which a session of this profile and tenant has not started.
     pub(super) fn of(cause: Cause, of: &Membership) -> Self {
         match cause {

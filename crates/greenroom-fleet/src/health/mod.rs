@@ -100,6 +100,16 @@ pub(crate) struct Held {
     turns: Arc<Semaphore>,
 }
 
+impl Held {
+    /// The credential that is held.
+    pub(crate) fn credential(&self) -> Option<Credential> {
+        match &self.extent {
+            Extent::Credential(credential) => Some(credential.clone()),
+            _ => None,
+        }
+    }
+}
+
 /// The health of a node: the machine of each extent that is degraded.
 pub(crate) struct NodeHealth {
     degraded: Mutex<HashMap<Extent, Degraded>>,
@@ -116,14 +126,23 @@ impl NodeHealth {
         locked(&self.degraded).is_empty()
     }
 
-    /// Lets a session start, or begin a turn, perhaps as a try. A session that is held back gives its tries up, so that it holds none
-    /// while it waits for another.
+    /// Lets a session start, and begin its first turn, perhaps as a try. A session that is held back gives its tries up, so that it
+    /// holds none while it waits for another.
     pub(crate) fn admit(&self, tries: &mut Vec<Try>, of: &Membership) -> Result<(), Held> {
+        self.admit_to(Extent::all(of), tries)
+    }
+
+    /// Lets a live session begin a turn, in the same way.
+    pub(crate) fn admit_turn(&self, tries: &mut Vec<Try>, of: &Membership) -> Result<(), Held> {
+        self.admit_to(Extent::of_turn(of), tries)
+    }
+
+    fn admit_to<const N: usize>(&self, extents: [Extent; N], tries: &mut Vec<Try>) -> Result<(), Held> {
         let degraded = locked(&self.degraded);
         if degraded.is_empty() {
             return Ok(());
         }
-        for extent in Extent::all(of) {
+        for extent in extents {
             let Some(entry) = degraded.get(&extent) else { continue };
             if tries.iter().any(|held| held.extent == extent) {
                 continue;
@@ -168,14 +187,14 @@ impl NodeHealth {
             && (is_held(Extent::Node) || profiles.all(|profile| is_held(Extent::Profile(profile.clone()))))
     }
 
-    /// True if a live session must not begin a turn: its credential is held, or the login of its tenant was rejected, and the session does
-    /// not hold the try. Other causes do not affect live sessions.
-    pub(crate) fn rejects(&self, tries: &[Try], of: &Membership) -> bool {
-        let [_, _, tenant, credential] = Extent::all(of);
+    /// The cause for which a live session must not begin a turn: its credential is held, or the login of its tenant was rejected, and the
+    /// session does not hold the try. Other causes do not affect live sessions.
+    pub(crate) fn rejects(&self, tries: &[Try], of: &Membership) -> Option<Cause> {
         let degraded = locked(&self.degraded);
-        [tenant, credential]
-            .iter()
-            .any(|extent| degraded.contains_key(extent) && !tries.iter().any(|held| held.extent == *extent))
+        let mut extents = Extent::of_turn(of).into_iter();
+        let held = extents
+            .find(|extent| degraded.contains_key(extent) && !tries.iter().any(|held| held.extent == *extent));
+        held.and_then(|extent| Some(degraded.get(&extent)?.report.cause))
     }
 
     /// The hold of a credential, as this node knows it.

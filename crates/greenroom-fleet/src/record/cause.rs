@@ -80,6 +80,11 @@ impl Cause {
         }
     }
 
+    /// True if live sessions outlast the cause: the API takes their prompts again, and they need no other login for it.
+    pub(crate) fn is_limit(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Overloaded)
+    }
+
     /// The cause of an error whose chain of sources has an error of the system.
     fn of_io(error: &(dyn StdError + 'static)) -> Option<Self> {
         let mut next = Some(error);

@@ -140,18 +140,26 @@ pub struct PromptHold {
     pub until: Timestamp,
 }
 
-/// The returns of a prompt: attempts that the API rejected before anything had run, so that the prompt waits again.
+/// What limits of the API have done to a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Returns {
-    /// The last one.
-    pub(crate) last: Option<AttemptId>,
-    /// Those that began while the credential was not held: the API had taken other prompts.
+pub(crate) struct Waited {
+    /// The last attempt that the API rejected before anything had run, so that the prompt waits again.
+    pub(crate) returned: Option<AttemptId>,
+    /// Such attempts that began while the credential was not held: the API had taken other prompts.
     pub(crate) alone: u32,
+    /// The time by which its expiry was moved, in milliseconds.
+    pub(crate) moved: u64,
 }
 
-impl Returns {
-    pub(crate) fn are_none(&self) -> bool {
-        self.last.is_none()
+impl Waited {
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl PromptHold {
+    pub(crate) fn of(hold: &Hold) -> Self {
+        Self { cause: hold.cause, until: hold.until }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Result, Step};
 use crate::error::BackendError;
 use crate::id::{AttemptId, Name, NodeId, Tenant, Term};
 use crate::query::feed::FeedEvent;
-use crate::record::{NameRecord, NameState, Quarantine};
+use crate::record::{Credential, NameRecord, NameState, Quarantine};
 use crate::request::{ActivationFailed, Claim, Claimed, Counted, Marked, Owned, Ownership, Page};
 
 impl Step<'_> {
@@ -108,14 +108,30 @@ impl Step<'_> {
     }
 
     /// Notes the cause for which a node does not start the session of a name, unless the name is known to have failed by it.
-    pub(crate) fn held_back(&mut self, name: Name, why: String) -> Result<()> {
+    pub(crate) fn held_back(
+        &mut self,
+        name: Name,
+        credential: Option<Credential>,
+        why: String,
+    ) -> Result<()> {
         let (record, why) = (self.name(&name)?, shortened(&why));
-        let is_known =
-            |record: &NameRecord| record.last_failure.as_ref().is_some_and(|known| known.starts_with(&why));
-        // Nobody else's: an owner runs the session, and a name that departs stays as it is.
-        let free = record.filter(|record| record.state == NameState::Free && !is_known(record));
-        let Some(mut record) = free else { return Ok(()) };
-        record.last_failure = Some(why);
+        let Some(mut record) = record else { return Ok(()) };
+        let known = (record.last_failure.clone(), record.held_by.clone());
+        match record.state {
+            NameState::Free => {}
+            // Its owner runs it, and notes only the credential.
+            NameState::Owned { .. } if credential.is_some() => {}
+            // A name that departs stays as it is.
+            _ => return Ok(()),
+        }
+        let is_known = record.last_failure.as_ref().is_some_and(|known| known.starts_with(&why));
+        if !is_known && record.state == NameState::Free {
+            record.last_failure = Some(why);
+        }
+        record.held_by = credential.or(record.held_by);
+        if known == (record.last_failure.clone(), record.held_by.clone()) {
+            return Ok(());
+        }
         self.put_name(&mut record)
     }
 

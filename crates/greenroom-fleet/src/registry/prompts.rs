@@ -85,9 +85,9 @@ impl Step<'_> {
             kept_bytes: 0,
             dropped: 0,
             asked: 0,
+            waited: Default::default(),
             calls: Vec::new(),
             parked_by: None,
-            returns: Default::default(),
             usage: Default::default(),
         };
         self.txn.put(Key::of(Table::Contents).prompt(prompt.id).bytes(), content.json.as_bytes());
@@ -257,13 +257,20 @@ impl Step<'_> {
         self.prompt_record(id)?.ok_or_else(|| BackendError::missing("prompt", id)).map(Some)
     }
 
-    /// Ends prompts that have waited until their time had passed. Answers with their number.
+    /// Ends prompts that have waited until their time had passed, or moves their expiry. Answers with their number.
     pub(crate) fn expire_prompts(&mut self, limit: usize) -> Result<usize> {
         let due = self.passed(Table::Expiries, limit);
         for (key, _) in &due {
             let id = PromptId(last_id(key)?);
             match self.readable(self.prompt_record(id))? {
-                Some(prompt) if prompt.state == PromptState::Queued => self.expire(prompt)?,
+                Some(mut prompt) if prompt.state == PromptState::Queued => {
+                    let name = self.readable(self.name(&prompt.name))?;
+                    if self.wait_out(&mut prompt, name.and_then(|name| name.held_by))? {
+                        self.txn.delete(key);
+                    } else {
+                        self.expire(prompt)?;
+                    }
+                }
                 // Perhaps it is not read yet.
                 None if self.txn.lacks_rows() => {}
                 // A prompt that cannot be read stays: a node of a later version may have written it.
@@ -335,6 +342,7 @@ impl Step<'_> {
             losses: 0,
             quarantine: None,
             last_failure: None,
+            held_by: None,
             labels: Default::default(),
         }
     }

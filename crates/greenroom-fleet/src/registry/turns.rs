@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::account::quota::signed;
 use super::key::{Key, Table};
 use super::messages::of_prompt;
-use super::prompts::kept_bytes;
+use super::prompts::{expiry_key, kept_bytes};
 use super::txn::as_stored;
 use super::{BATCH, Result, Step};
 use crate::error::BackendError;
@@ -23,7 +23,7 @@ impl Step<'_> {
         self.txn.want(&Key::of(Table::Contents).prompt(begin.prompt));
         self.want_place(&begin.owner.name, 1);
         self.want_quota(begin.owner.name.tenant());
-        self.want_hold(begin.credential.as_ref());
+        self.want_hold(begin.credential.as_ref().map(|used| &used.credential));
         self.want_feed(&begin.owner.name);
         let Some(mut name) = self.owned(&begin.owner)? else { return Ok(Owned::Fenced) };
         let Some(mut prompt) = self.prompt_record(begin.prompt)?.filter(|prompt| prompt.name == name.name)
@@ -39,7 +39,12 @@ impl Step<'_> {
         }
         // A continuation waits for nothing: its prompt was due, and began in time.
         if prompt.begins == 0 && self.now >= prompt.expires_at {
-            self.expire(prompt)?;
+            let expiry = expiry_key(&prompt);
+            if self.wait_out(&mut prompt, begin.credential.map(|used| used.credential))? {
+                self.txn.remove(&expiry);
+            } else {
+                self.expire(prompt)?;
+            }
             return Ok(Owned::Done(None));
         }
         let is_first = name.continues.is_none_or(|first| first == prompt.id);
@@ -59,7 +64,7 @@ impl Step<'_> {
         self.dequeue(&mut name, &prompt);
         prompt.begins += 1;
         prompt.state = PromptState::Begun { term: name.term, attempt: begin.attempt, at: self.now };
-        (name.running, name.last_failure) = (Some(prompt.id), None);
+        (name.running, name.last_failure, name.held_by) = (Some(prompt.id), None, None);
         self.put_prompt(&prompt)?;
         self.put_name(&mut name)?;
         self.happened(&prompt.name, FeedEvent::Begun { prompt: prompt.id })?;
@@ -105,7 +110,7 @@ impl Step<'_> {
             asked: 0,
             calls: Vec::new(),
             parked_by: None,
-            returns: Default::default(),
+            waited: Default::default(),
             usage: Default::default(),
         };
         let funded = quota.budget.map_or(Ok(true), |budget| self.reserve(&mut prompt, budget))?;

@@ -31,7 +31,7 @@ pub use names::{
 pub use prompts::{Accept, Accepted, Withdrawn};
 pub use refused::Refused;
 pub use transcripts::{AppendEntries, StoredTranscript, TranscriptsOf};
-pub use turns::{Answered, Append, Ask, Begin, Finish, Park, QuestionsOf};
+pub use turns::{Answered, Append, Ask, Begin, Finish, Park, QuestionsOf, UsedCredential};
 
 /// The answer to a request of an owner.
 #[derive(Clone, Debug, PartialEq)]

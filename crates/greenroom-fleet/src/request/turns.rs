@@ -22,7 +22,16 @@ pub struct Begin {
     /// The quota of the tenant, if the backend has none for it. Money is set aside for the turn if it has a budget.
     pub quota: Quota,
     /// The credential of the session. `None`: it is not known, and no hold keeps the prompt from beginning.
-    pub credential: Option<Credential>,
+    pub credential: Option<UsedCredential>,
+}
+
+/// The credential of a session whose prompt begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedCredential {
+    /// The credential.
+    pub credential: Credential,
+    /// The node knows that the credential is held, and ends the try of this attempt. Otherwise a begin is refused while it is held.
+    pub may_try: bool,
 }
 
 /// Messages of a running turn.

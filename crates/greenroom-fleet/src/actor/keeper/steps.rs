@@ -29,7 +29,7 @@ use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::id::{AttemptId, CommandId, Name, Term, Timestamp};
 use crate::lock::locked;
-use crate::pages::all_of;
+use crate::pages::{all_holds, all_of};
 use crate::record::{CommandKind, CommandRecord, CommandResult};
 use crate::request::{Owned, Ownership, Page};
 
@@ -144,7 +144,11 @@ impl KeeperContext {
             }
         }
         forgotten = forgotten.max(backend.forget_commands(before(retention.min(COMMANDS)), FORGET).await?);
-        forgotten = forgotten.max(backend.forget_holds(before(HOLDS), FORGET).await?);
+        let mut holds = all_holds(&**backend).await?;
+        holds.retain(|hold| hold.until < before(HOLDS));
+        for hold in holds.into_iter().take(FORGET) {
+            forgotten += usize::from(backend.forget_hold(hold.credential, before(HOLDS)).await?);
+        }
         backend.seal_feed().await?;
         for _ in 0..FORGETS {
             let usage = backend.forget_usage(before(self.shared.limits.usage)).await?;

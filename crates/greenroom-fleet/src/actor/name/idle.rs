@@ -4,12 +4,14 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::live::TRIES;
 use super::machine::{NameActorState, NameStage};
 use super::steps::begun::TurnEnd;
 use super::steps::cli_turn::run_cli_turn;
+use super::steps::trial::{admit_turn, note_held};
 use crate::actor::cli_turns::CliTurnQueue;
 use crate::admission::AdmissionMessage;
 use crate::event::PassivatedBy;
@@ -20,6 +22,43 @@ use crate::record::PromptOrigin;
 const SETTLES: Duration = Duration::from_secs(1);
 
 impl NameActorState {
+    /// Asks for the turn of a live session, unless its credential is held: then its prompt waits with the session. The session ends as it does
+    /// without a prompt.
+    pub(super) fn ask_idle(&mut self) {
+        if self.try_watch.is_some() {
+            return;
+        }
+        match admit_turn(&self.cx.shared, &self.cx.cell, &mut self.tries) {
+            Ok(()) => {
+                if !self.tries.is_empty() {
+                    // Its tenant may have no turn left for it: others try.
+                    self.try_watch = Some(self.beside(async {
+                        sleep(TRIES).await;
+                        |state: &mut Self| {
+                            state.tries.clear();
+                            state.try_watch = None;
+                            state.decide();
+                        }
+                    }));
+                }
+                self.ask();
+            }
+            Err(held) => {
+                let (shared, name) = (self.cx.shared.clone(), self.cx.cell.name.clone());
+                let was_rejected = self.next.as_ref().is_some_and(|next| next.waited.returned.is_some());
+                self.try_watch = Some(self.beside(async move {
+                    note_held(&shared, &name, &held).await;
+                    let turn = shared.health.turn(held, was_rejected).await;
+                    move |state: &mut Self| {
+                        state.tries.extend(turn);
+                        state.try_watch = None;
+                        state.look();
+                    }
+                }));
+            }
+        }
+    }
+
     /// The CLI has begun a turn by itself: it is written down, and the session stays awake until its end.
     fn begin_cli_turn(&mut self, cli_turns: Arc<CliTurnQueue>) {
         let Some(live) = self.stage.take_live() else { return };

@@ -14,14 +14,14 @@ use tracing::field::Empty;
 
 use super::machine::{Live, NameActorState, NameStage, StageWatch};
 use super::steps::begun::TurnEnd;
+use super::steps::trial::note_held;
 use super::steps::turn::run_turn;
 use super::steps::{self, NotUp, give_back, record_process};
 use super::{NameContext, NameMessage};
 use crate::actor::context::shown;
-use crate::actor::retry::{NotDone, repeat};
+use crate::actor::retry::NotDone;
 use crate::actor::task::{Task, spawn};
 use crate::admission::AdmissionMessage;
-use crate::backend::Requests;
 use crate::event::{FleetEvent, PassivatedBy};
 use crate::health::Held;
 use crate::record::PromptOrigin;
@@ -30,7 +30,7 @@ use crate::record::PromptOrigin;
 const HELD: Duration = Duration::from_secs(5);
 
 /// The time for which a name that waits for its slot keeps others from trying.
-const TRIES: Duration = Duration::from_secs(10);
+pub(super) const TRIES: Duration = Duration::from_secs(10);
 
 /// The pause after a record of a process that the backend has refused, and before a look at a prompt that should have expired.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -135,7 +135,12 @@ impl NameActorState {
                 (PassivatedBy::Failure, failed.then(|| self.count_failure()))
             }
             Ok(TurnEnd::Cut) => (PassivatedBy::Drain, None),
-            Ok(TurnEnd::Held) => (PassivatedBy::Held, None),
+            // Its session may have work in the background. One that was started to go on with a call has no use then.
+            Ok(TurnEnd::Held(cause)) if cause.is_limit() && self.cx.cell.holdings().resumes.is_none() => {
+                return self.settle_idle(live);
+            }
+            // The next session has the login that the profile gives then.
+            Ok(TurnEnd::Held(_)) => (PassivatedBy::Held, None),
             Ok(TurnEnd::Parked) => {
                 self.failures = 0;
                 (PassivatedBy::Parked, None)
@@ -232,17 +237,14 @@ impl NameActorState {
         };
         // A continuation does not expire.
         let expires_at = (next.begins == 0).then_some(next.expires_at);
-        let was_rejected = !next.returns.are_none();
+        let was_rejected = next.waited.returned.is_some();
         self.enter(NameStage::Held);
         let (shared, name) = (self.cx.shared.clone(), self.cx.cell.name.clone());
         self.watch(async move {
             // The keeper may be a little late.
             let left = expires_at.map_or(Duration::MAX, |at| at.since(shared.backend.now()).max(AGAIN));
             let turn = async {
-                let why = held.cause.to_string();
-                if let Err(error) = repeat(&shared, || shared.backend.held_back(name.clone(), why.clone())).await {
-                    tracing::debug!(name = shown(&name), %error, "the cause for which a session waits could not be kept");
-                }
+                note_held(&shared, &name, &held).await;
                 shared.health.turn(held, was_rejected).await
             };
             let turn = timeout(left, turn).await.ok().flatten();
@@ -291,6 +293,14 @@ impl NameActorState {
     where
         T: FnOnce(&mut Self) + Send + 'static,
     {
+        self.watch = Some(self.beside(wait));
+    }
+
+    /// A wait whose transition is made only while the watch is kept.
+    pub(super) fn beside<T>(&self, wait: impl Future<Output = T> + Send + 'static) -> StageWatch
+    where
+        T: FnOnce(&mut Self) + Send + 'static,
+    {
         let (myself, kept) = (self.myself.clone(), Arc::new(()));
         let is_kept = Arc::downgrade(&kept);
         let task = spawn(async move {
@@ -303,7 +313,7 @@ impl NameActorState {
             // An error: the actor has ended, and so has its interest.
             myself.cast(NameMessage::Step(Ok(Box::new(transition)))).ok();
         });
-        self.watch = Some(StageWatch { _task: task, _kept: kept });
+        StageWatch { _task: task, _kept: kept }
     }
 
     /// Waits before the next activation.

@@ -46,7 +46,8 @@ use crate::record::{PromptOrigin, PromptRecord};
 ///  Activating ──► Waiting: the tenant is at its cap of live sessions on other nodes; the name keeps its place.
 ///  Activating ──► Settled: no prompt waits any more, or the name cannot run here.
 ///  Activating ──► Passivating: fenced, to end at once, or the backend refuses a name that is owned.
-///  Running ──► Passivating: also if the session is over, its credential is held, its transcript is lost, or the backend refuses.
+///  Running ──► Idle: also if the API limits its credential; the prompt waits there for its try.
+///  Running ──► Passivating: also if the session is over, its key is rejected, its transcript is lost, or the backend refuses.
 ///  Passivating ──► Waiting: the name keeps its place. Passivating ──► Backoff: a turn or an activation has failed, or the name is held.
 ///  Backoff ──► Settled: also by a drain or a fence.
 ///  Idle ──► Running: also by a turn that the CLI begins by itself.
@@ -173,6 +174,8 @@ pub(crate) struct NameActorState {
     pub(super) cx: NameContext,
     pub(super) stage: NameStage,
     pub(super) watch: Option<StageWatch>,
+    /// Waits for the try of a live session's prompt, or for its end, beside the watch.
+    pub(super) try_watch: Option<StageWatch>,
     /// The prompt that may begin now, as the last look found it.
     pub(super) next: Option<PromptRecord>,
     /// The last request to admission in this stage, unless it was withdrawn or given back.
@@ -193,6 +196,7 @@ impl NameActorState {
             cx,
             stage: NameStage::Settled,
             watch: None,
+            try_watch: None,
             next: None,
             asked: None,
             is_looking: false,
@@ -221,7 +225,7 @@ impl NameActorState {
     pub(super) fn enter(&mut self, stage: NameStage) {
         tracing::trace!(stage = ?stage.kind(), "name");
         self.cx.cell.holdings().stage = Some((stage.kind(), Instant::now()));
-        (self.stage, self.watch, self.asked) = (stage, None, None);
+        (self.stage, self.watch, self.try_watch, self.asked) = (stage, None, None, None);
         if matches!(self.stage, NameStage::Waiting) {
             self.tell(|name| FleetEvent::Waiting { name });
         }
@@ -320,11 +324,17 @@ impl NameActorState {
                 };
                 self.begin_passivating(by, None);
             }
-            NameStage::Idle(live) if order.is_some() && !is_asked && live.for_turn.is_empty() => self.ask(),
-            NameStage::Idle(_) if order.is_none() && self.asked.is_some() => {
-                self.withdraw();
-                // The session may have been idle for long meanwhile.
-                self.watch_idle();
+            NameStage::Idle(live) if order.is_some() && !is_asked && live.for_turn.is_empty() => {
+                self.ask_idle()
+            }
+            NameStage::Idle(_) if order.is_none() => {
+                self.tries.clear();
+                self.try_watch = None;
+                if self.asked.is_some() {
+                    self.withdraw();
+                    // The session may have been idle for long meanwhile.
+                    self.watch_idle();
+                }
             }
             _ => {}
         }

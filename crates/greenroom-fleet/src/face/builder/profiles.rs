@@ -38,7 +38,8 @@ impl FleetBuilder {
     /// itself. It is kept in the backend, and is in events and snapshots.
     ///
     /// Without this call each tenant's sessions of a profile count as having a credential of their own. Name it if several tenants share one,
-    /// so that each of them does not find the limit by itself, or if a tenant has several. The function must not block. A name that is empty
+    /// so that each of them does not find the limit by itself, or if a tenant has several. The function is called right before the profile at
+    /// each start of a session: name the login that the profile gives this session, also while you rotate keys. It must not block. A name that is empty
     /// or longer than [`Credential::MAX_BYTES`](crate::Credential::MAX_BYTES), and a panic, count as no name.
     ///
     /// ```

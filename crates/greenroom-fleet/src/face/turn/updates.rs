@@ -23,7 +23,7 @@ use crate::backend::Requests;
 use crate::error::FleetError;
 use crate::hub::{is_said, starts_text};
 use crate::id::QuestionId;
-use crate::record::{PromptHold, QuestionRecord};
+use crate::record::{Credential, Hold, PromptHold, QuestionRecord};
 use crate::request::Page;
 use crate::update::{Update, UpdateId};
 
@@ -63,6 +63,8 @@ pub struct TurnUpdates {
     look: bool,
     /// Tells of changes of holds.
     holds: watch::Receiver<u64>,
+    /// The credential of the session, and its row at the last look.
+    credential: Option<(Credential, Option<Hold>)>,
     /// The hold of which the reader knows.
     hold: Option<PromptHold>,
     deltas: Deltas,
@@ -102,6 +104,7 @@ impl TurnUpdates {
         holds.mark_changed();
         Self {
             holds,
+            credential: None,
             hold: None,
             // The message of the last update may have more of them.
             turn: turn.messages_from(seen.seq.max(1)),
@@ -177,8 +180,16 @@ impl TurnUpdates {
 
     /// Tells the hold for which the prompt waits, if it is another one than before.
     async fn look_at_hold(&mut self) -> Result<(), FleetError> {
-        let looked = self.turn.hold().await;
-        let hold = looked.inspect_err(|_| self.holds.mark_changed())?;
+        let row_of = |credential: &Credential| self.turn.shared.health.hold(credential);
+        if self.credential.as_ref().is_some_and(|(credential, row)| row_of(credential) == *row) {
+            // Another credential's.
+            return Ok(());
+        }
+        let looked = self.turn.credential().await;
+        let (waits, credential) = looked.inspect_err(|_| self.holds.mark_changed())?;
+        self.credential = credential.map(|credential| (credential.clone(), row_of(&credential)));
+        let row = self.credential.as_ref().filter(|_| waits).and_then(|(_, row)| row.as_ref());
+        let hold = row.map(PromptHold::of);
         let before = std::mem::replace(&mut self.hold, hold);
         let news = hold.filter(|hold| before.as_ref() != Some(hold));
         self.ready.extend(news.map(|PromptHold { cause, until }| Update::Held { cause, until }));

@@ -16,20 +16,52 @@ use crate::request::{Begin, Change, Owned, Page, Reject};
 
 /// The longest time until a credential is tried again: a later reset is looked at on the way.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// The least time by which an expiry is moved.
+const AGAIN: Duration = Duration::from_secs(1);
 /// A prompt that was rejected so often, each time after the API had taken others of its credential, is the cause itself.
 const RETURNS: u32 = 3;
 /// Credentials that are held at a time. The turns of further ones fail, one by one.
 const HOLDS: u64 = 16_384;
 
 impl Step<'_> {
-    /// True if the credential of a prompt keeps it from beginning: it is held, and the pause is not over, or another prompt tries.
+    /// True if the credential of a prompt keeps it from beginning: it is held, and the pause is not over, another prompt tries,
+    /// or its node does not know of the hold.
     pub(in crate::registry) fn is_held(&self, begin: &Begin) -> Result<bool> {
         let Some(hold) = self.hold_of(begin)? else { return Ok(false) };
+        if begin.credential.as_ref().is_none_or(|used| !used.may_try) {
+            return Ok(true);
+        }
         let Some(trying) = hold.trying.filter(|_| self.now >= hold.until) else {
             return Ok(self.now < hold.until);
         };
         let prompt = self.readable(self.prompt_record(trying.prompt))?;
         Ok(prompt.is_some_and(|prompt| runs(&prompt, trying.attempt)))
+    }
+
+    /// Moves the expiry of a prompt whose credential is held: its time begins again at the end of the pause. `false`: it has waited in vain.
+    ///
+    /// A prompt that was rejected without a moment of a reset is the cause itself, perhaps, so its own time counts.
+    pub(in crate::registry) fn wait_out(
+        &mut self,
+        prompt: &mut PromptRecord,
+        credential: Option<Credential>,
+    ) -> Result<bool> {
+        let hold = credential.map_or(Ok(None), |credential| self.hold(credential))?;
+        let is_suspect = |hold: &Hold| {
+            prompt.waited.returned.is_some() && hold.cause.is_limit() && hold.resets_at.is_none()
+        };
+        let Some(hold) = hold.filter(|hold| prompt.begins == 0 && !is_suspect(hold)) else {
+            return Ok(false);
+        };
+        let moved = Duration::from_millis(prompt.waited.moved);
+        let wait = prompt.expires_at.since(prompt.due_at).saturating_sub(moved);
+        let until = hold.until.max(self.now.after(AGAIN));
+        let expires_at = until.after(wait).max(prompt.expires_at);
+        prompt.waited.moved += expires_at.0 - prompt.expires_at.0;
+        prompt.expires_at = expires_at;
+        self.txn.mark(&expiry_key(prompt));
+        self.put_prompt(prompt)?;
+        Ok(true)
     }
 
     /// Notes that a prompt tries its credential, if that is held.
@@ -40,7 +72,7 @@ impl Step<'_> {
     }
 
     fn hold_of(&self, begin: &Begin) -> Result<Option<Hold>> {
-        begin.credential.clone().map_or(Ok(None), |credential| self.hold(credential))
+        begin.credential.as_ref().map_or(Ok(None), |used| self.hold(used.credential.clone()))
     }
 
     /// Names the row of a credential. This saves a read.
@@ -66,7 +98,7 @@ impl Step<'_> {
             return self.finish(reject.finish);
         };
         let is_first = self.hold(reject.credential.clone())?.is_none();
-        if reject.again && is_first && prompt.returns.alone >= RETURNS {
+        if reject.again && is_first && prompt.waited.alone >= RETURNS {
             return self.finish(reject.finish);
         }
         let is_held = self.hold_credential(&reject)?;
@@ -83,8 +115,8 @@ impl Step<'_> {
             self.meter(&mut prompt, Some(used))?;
         }
         prompt.begins -= 1;
-        prompt.returns.alone += u32::from(is_first);
-        (prompt.state, prompt.returns.last) = (PromptState::Queued, Some(attempt));
+        prompt.waited.alone += u32::from(is_first);
+        (prompt.state, prompt.waited.returned) = (PromptState::Queued, Some(attempt));
         prompt.calls.clear();
         if prompt.begins > 0 {
             name.continues.get_or_insert(prompt.id);
@@ -92,6 +124,7 @@ impl Step<'_> {
             self.txn.mark(&expiry_key(&prompt));
         }
         name.last_failure = Some(shortened(&format!("{}: {}", reject.cause, reject.why)));
+        name.held_by = Some(reject.credential);
         self.end_questions(prompt.id)?;
         self.enqueue(&mut name, &prompt)?;
         self.put_name(&mut name)?;
@@ -102,7 +135,7 @@ impl Step<'_> {
     /// True for a repeated rejection: this attempt has put its prompt back.
     fn returned_before(&self, reject: &Reject) -> Result<bool> {
         let prompt = self.prompt_record(reject.finish.prompt)?;
-        Ok(prompt.is_some_and(|prompt| prompt.returns.last == Some(reject.finish.attempt)))
+        Ok(prompt.is_some_and(|prompt| prompt.waited.returned == Some(reject.finish.attempt)))
     }
 
     /// Holds the credential of a turn that was rejected. `false`: too many are held.
@@ -137,7 +170,9 @@ impl Step<'_> {
             (hold.cause, hold.until, hold.resets_at) = (reject.cause, until, reject.resets_at);
             hold.why = shortened(&reject.why);
         }
-        self.put_hold(&hold)?;
+        if known.as_ref() != Some(&hold) {
+            self.put_hold(&hold)?;
+        }
         Ok(true)
     }
 
@@ -181,18 +216,13 @@ impl Step<'_> {
         self.told.changes.push(Change::Held(credential.clone()));
     }
 
-    /// Removes holds that nobody has tried since `before`, up to `limit`. Answers with their number.
-    pub(crate) fn forget_holds(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
-        let holds = self.holds(None, Page::MOST)?;
-        let old = holds.into_iter().filter(|hold| hold.until < before);
-        let old: Vec<_> = old.take(limit.min(BATCH)).collect();
-        for hold in &old {
-            // The commit expects the row as it was read.
-            if self.hold(hold.credential.clone())?.as_ref() == Some(hold) {
-                self.remove_hold(&hold.credential);
-            }
+    /// Removes a hold that nobody has tried since `before`.
+    pub(crate) fn forget_hold(&mut self, credential: Credential, before: Timestamp) -> Result<bool> {
+        let is_old = self.hold(credential.clone())?.is_some_and(|hold| hold.until < before);
+        if is_old {
+            self.remove_hold(&credential);
         }
-        Ok(old.len())
+        Ok(is_old)
     }
 
     /// The hold of a credential.

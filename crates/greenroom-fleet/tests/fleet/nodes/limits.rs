@@ -83,15 +83,19 @@ async fn a_node_that_is_lost_while_it_tries_leaves_the_try_to_another() {
     let world = World::new();
     let nodes = two(&world, false).await;
     world.clis.fail_api(|_| Some(ApiFailure::OVERLOADED));
-    let _found = send(&nodes[0].fleet, "found", "one").await;
+    let found = send(&nodes[0].fleet, "found", "one").await;
     nodes[1].log.wait("the failure", held).await;
     world.clis.fail_api(|_| None);
+    assert!(nodes[0].fleet.operator().withdraw(found.prompt_id()).await.unwrap());
     // The next try hangs on the first node.
     let read = world.clis.prompts().len();
-    let hangs = send(&nodes[0].fleet, "found", "deaf").await;
-    drop(hangs);
+    drop(send(&nodes[0].fleet, "tries", "deaf").await);
     world.clis.read(read + 1).await;
-    nodes[0].kill(&world).await;
     let turn = send(&nodes[1].fleet, "other", "one").await;
+    sleep(secs(10)).await;
+    let hold = world.backend.holds(None, 10).await.unwrap().remove(0);
+    assert!(hold.trying.is_some(), "{hold:?}");
+    assert_eq!(world.clis.prompts().len(), read + 1, "the other prompt waits");
+    nodes[0].kill(&world).await;
     assert!(outcome(turn).await.is_completed());
 }

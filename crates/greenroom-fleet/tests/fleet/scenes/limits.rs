@@ -2,7 +2,10 @@
 
 use greenroom_fleet::admin::Admin;
 use greenroom_fleet::backend::Requests;
-use greenroom_fleet::{Cause, Credential, Health, Hold, Timestamp, Unsent, Update};
+use greenroom_fleet::{Cause, Credential, Health, Hold, Name, Timestamp, Unsent, Update};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::sleep;
 
 use super::*;
@@ -47,10 +50,10 @@ async fn a_rate_limit_is_waited_out_and_no_prompt_fails() {
     }
     sleep(secs(20)).await;
     assert_eq!(world.clis.prompts().len(), 1, "one prompt has found the limit, and the others wait");
-    assert_eq!(stage(&fleet, "first").await, "held");
+    assert_eq!(stage(&fleet, "first").await, "idle", "its session goes on");
     assert_eq!(stage(&fleet, "name-7").await, "held");
     let snapshot = fleet.operator().snapshot(SnapshotQuery::active()).await.unwrap();
-    assert_eq!(snapshot.live, 0, "no slot is held");
+    assert_eq!(snapshot.live, 1, "the others have no slot");
     let Health::Degraded { causes } = snapshot.health else { panic!("it is degraded") };
     assert_eq!((causes.len(), causes[0].cause, causes[0].until), (1, Cause::RateLimited, Some(until)));
     assert!(
@@ -166,7 +169,7 @@ async fn a_turn_that_has_worked_before_the_limit_fails_and_the_others_wait() {
 
 // Guards: waited-out
 #[tokio::test(start_paused = true)]
-async fn a_prompt_that_the_api_always_rejects_fails_and_keeps_no_other_waiting_for_long() {
+async fn a_prompt_that_the_api_always_rejects_fails_alone() {
     let world = World::new();
     let fleet = world.fleet(|limits| limits.wait = secs(7200)).await;
     let log = Log::of(&fleet);
@@ -200,6 +203,81 @@ async fn a_prompt_that_never_asks_the_model_leaves_the_try_to_the_next() {
     world.clis.fail_api(|_| None);
     assert!(outcome(first).await.is_completed());
     assert_eq!(log.count(mended), 1);
+}
+
+// Guards: waited-out
+#[tokio::test(start_paused = true)]
+async fn a_limit_ends_no_session_and_its_work_in_the_background_goes_on() {
+    let world = World::new();
+    let fleet = world.fleet(|_| {}).await;
+    let log = Log::of(&fleet);
+    for name in ["a", "b"] {
+        assert!(outcome(send(&fleet, name, "background on").await).await.is_completed());
+    }
+    let until = limit(&world, 60, |_| true);
+    let found = send(&fleet, "a", "one").await;
+    log.wait("the limit", held).await;
+    let waits = send(&fleet, "b", "one").await;
+    sleep(secs(30)).await;
+    for name in ["a", "b"] {
+        assert_eq!(stage(&fleet, name).await, "idle");
+    }
+    assert!(outcome(found).await.is_completed() && outcome(waits).await.is_completed());
+    assert!(world.backend.now() >= until);
+    assert_eq!(log.count(|event| matches!(event, FleetEvent::Passivating { .. })), 0);
+    // A prompt that is taken back leaves its session as it was.
+    limit(&world, 60, |_| true);
+    let found = send(&fleet, "a", "one").await;
+    log.wait_for("the limit", 2, held).await;
+    assert!(fleet.operator().withdraw(found.prompt_id()).await.unwrap());
+    sleep(secs(70)).await;
+    assert!(outcome(send(&fleet, "b", "one").await).await.is_completed());
+    assert_eq!(log.count(|event| matches!(event, FleetEvent::Passivating { .. })), 0);
+}
+
+// Guards: waited-out
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_limit_does_not_count_for_prompts_that_wait() {
+    let world = World::new();
+    let fleet = world.fleet(|limits| limits.wait = secs(300)).await;
+    let log = Log::of(&fleet);
+    assert!(outcome(send(&fleet, "live", "background on").await).await.is_completed());
+    let until = limit(&world, 1800, |_| true);
+    let mut turns = vec![send(&fleet, "found", "one").await];
+    log.wait("the limit", held).await;
+    for name in ["live", "other", "short"] {
+        turns.push(send(&fleet, name, FleetPrompt::from("one").wait(secs(60))).await);
+    }
+    for turn in turns {
+        assert!(outcome(turn).await.is_completed());
+    }
+    assert!(world.backend.now() >= until);
+    // Perhaps the API rejects this prompt alone.
+    world.clis.fail_api(|_| Some(ApiFailure::OVERLOADED));
+    let alone = outcome(send(&fleet, "alone", FleetPrompt::from("one").wait(secs(60))).await).await;
+    let PromptOutcome::Unsent { why: Unsent::Expired { cause: Some(cause) } } = alone else {
+        panic!("it has not expired")
+    };
+    assert!(cause.starts_with("the API is overloaded"), "{cause}");
+}
+
+// Guards: waited-out
+#[tokio::test(start_paused = true)]
+async fn a_session_has_the_credential_with_which_it_was_started() {
+    let (world, rotated) = (World::new(), Arc::new(AtomicBool::new(false)));
+    let is_rotated = rotated.clone();
+    let name_of = move |_: &Name| (if is_rotated.load(Relaxed) { "new" } else { "old" }).to_owned();
+    let fleet = start(world.builder().credential("default", name_of)).await;
+    let log = Log::of(&fleet);
+    assert!(outcome(send(&fleet, "a", "one").await).await.is_completed());
+    rotated.store(true, Relaxed);
+    world.clis.fail_api(|_| Some(ApiFailure::KEY));
+    let turn = send(&fleet, "a", "two").await;
+    log.wait("the rejection", held).await;
+    world.clis.fail_api(|_| None);
+    assert!(outcome(turn).await.is_completed(), "the next session has the new key");
+    let held: Vec<_> = holds(&world).await.into_iter().map(|hold| hold.credential).collect();
+    assert_eq!(held, [key("old")]);
 }
 
 // Guards: waited-out
@@ -251,17 +329,12 @@ async fn prompts_that_wait_for_a_limit_can_be_withdrawn_and_deleted_and_drained(
     let first = send(&fleet, "a", "one").await;
     log.wait("the limit", |event| matches!(event, FleetEvent::Held { .. })).await;
     let (second, third) = (send(&fleet, "b", "one").await, send(&fleet, "c", "one").await);
-    let short = send(&fleet, "d", FleetPrompt::from("one").wait(secs(60))).await;
     sleep(secs(1)).await;
     assert!(!named(&fleet, "a").interrupt().await.unwrap(), "no turn runs");
     assert!(fleet.operator().withdraw(first.prompt_id()).await.unwrap(), "as if it had not begun");
     assert_eq!(outcome(first).await, PromptOutcome::Unsent { why: Unsent::Withdrawn });
     in_time("the deletion", named(&fleet, "b").delete()).await.unwrap();
     is_erased(&fleet, second.prompt_id()).await;
-    let PromptOutcome::Unsent { why: Unsent::Expired { cause: Some(cause) } } = outcome(short).await else {
-        panic!("it has not expired")
-    };
-    assert!(cause.starts_with("the rate limit"), "{cause}");
     assert!(drain(&fleet, secs(20)).await < secs(5), "the drain waits for nobody");
     let (prompt, clis) = (third.prompt_id(), world.clis.prompts().len());
     assert_eq!(clis, 1);

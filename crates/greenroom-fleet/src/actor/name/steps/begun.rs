@@ -21,7 +21,7 @@ use crate::id::{AttemptId, PromptId};
 use crate::lock::locked;
 use crate::outcome::{TOOL_IS_GONE, metered, outcome_of, snake_case};
 use crate::record::usage::Usage;
-use crate::record::{InterruptedBy, PromptOutcome};
+use crate::record::{Cause, InterruptedBy, PromptOutcome};
 use crate::request::{Finish, Owned, Ownership, Park, Reject};
 
 /// The time that a CLI has to end a turn that took too long.
@@ -64,8 +64,8 @@ pub(crate) enum TurnEnd {
     Cut,
     /// The turn is parked, and its session has ended.
     Parked,
-    /// The credential of the session is held: the session does not go on, and its prompts wait.
-    Held,
+    /// The credential of the session is held by this cause, so its prompts wait.
+    Held(Cause),
 }
 /// A turn that is written down as begun.
 pub(super) struct BegunTurn<'a> {
@@ -76,6 +76,8 @@ pub(super) struct BegunTurn<'a> {
     pub(super) of: Membership,
     pub(super) prompt: PromptId,
     pub(super) attempt: AttemptId,
+    /// It has perhaps begun although its credential is held.
+    pub(super) may_try: bool,
     /// How often it may still go on with its continuation.
     pub(super) continuations: u32,
     /// Cancelled when the session is to end at once.
@@ -103,7 +105,7 @@ impl BegunTurn<'_> {
         is_interrupted: impl Fn() -> bool,
         running: impl Future<Output = Result<Ended, NotDone>>,
     ) -> Result<TurnEnd, NotDone> {
-        let trial = Trial { of: &self.of, attempt: self.attempt };
+        let trial = Trial::new(&self.of, self.attempt, self.may_try);
         let before = self.cell.holdings().running;
         self.cell.begun(self.prompt);
         let end = async {
@@ -215,7 +217,7 @@ impl BegunTurn<'_> {
         }
         let Ended { outcome, cost, usage, rejection, .. } = ended;
         let is_tool_gone = matches!(&outcome, PromptOutcome::Failed { kind, .. } if kind == TOOL_IS_GONE);
-        let is_rejected = rejection.is_some();
+        let cause = rejection.as_ref().map(|rejection| rejection.cause);
         let (owner, prompt, attempt) = (self.owner.clone(), self.prompt, self.attempt);
         let finished = Finish { owner, prompt, attempt, outcome, cost, usage, quarantine };
         let again = match rejection {
@@ -242,12 +244,12 @@ impl BegunTurn<'_> {
             unmetered: u64::from(!again && usage.is_none()),
             ..usage.unwrap_or_default()
         };
-        Ok(match (is_rejected, is_lost) {
-            (true, _) => TurnEnd::Held,
-            (false, true) => TurnEnd::SessionOver,
+        Ok(match cause {
+            _ if is_lost => TurnEnd::SessionOver,
+            Some(cause) => TurnEnd::Held(cause),
             // This CLI ends all its turns like that. The next one drops the call.
-            (false, false) if is_tool_gone => TurnEnd::SessionOver,
-            (false, false) => TurnEnd::Ended,
+            None if is_tool_gone => TurnEnd::SessionOver,
+            None => TurnEnd::Ended,
         })
     }
 

@@ -43,7 +43,18 @@ pub(in crate::actor::name) async fn run_cli_turn(
     let Some(of) = cell.membership() else { return Ok(TurnEnd::SessionOver) };
     // The CLI asks the model in any case, so the turn expects no row of its credential.
     let begin = Begin { owner: owner.clone(), prompt, attempt, quota, credential: None };
-    let begun = BegunTurn { shared, cell, owner, session, of, prompt, attempt, continuations: 0, kill };
+    let begun = BegunTurn {
+        shared,
+        cell,
+        owner,
+        session,
+        of,
+        prompt,
+        attempt,
+        may_try: false,
+        continuations: 0,
+        kill,
+    };
     let read = tokio::select! {
         biased;
         () = shared.lost.cancelled() => return Err(NotDone::Fenced),

@@ -50,7 +50,11 @@ pub(super) async fn read_queue(
         // A call of the application's code, so before the lock.
         let credential = shared.credential(&cell.name, &found.profile);
         let mut holdings = cell.holdings();
-        (holdings.profile, holdings.credential) = (Some(found.profile.clone()), Some(credential));
+        holdings.profile = Some(found.profile.clone());
+        // A session that is up keeps the login that it was started with.
+        if holdings.owner.is_none() {
+            holdings.credential = Some(credential);
+        }
     }
     let Some(found) = record.as_ref().filter(|found| found.queued > 0) else { return Ok((record, None)) };
     let elsewhere = shared.lost.run_until_cancelled(shared.owner_elsewhere(&found.state)).await;

@@ -11,7 +11,7 @@ pub(super) mod look;
 pub(crate) mod losses;
 pub(crate) mod memory;
 mod resume;
-mod trial;
+pub(super) mod trial;
 pub(super) mod turn;
 mod user;
 
@@ -250,6 +250,9 @@ async fn start(
         working_directory: folders.work.clone(),
         config_directory: folders.config.clone(),
     };
+    // Beside the profile, which gives the login: it may have changed since the look.
+    let credential = shared.credential(&cell.name, &record.profile);
+    cell.holdings().credential = Some(credential);
     // The application's code: a panic in it is a failed activation, and no failed actor.
     let builder = std::panic::catch_unwind(AssertUnwindSafe(|| profile(&cx)))
         .map_err(|panic| format!("the profile '{}' panicked: {}", record.profile, panic_text(&*panic)))?;

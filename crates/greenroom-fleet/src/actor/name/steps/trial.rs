@@ -1,18 +1,20 @@
 //! Turns that the API rejects, and those that try a credential that is held.
 
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use greenroom::Prompt;
 use greenroom::message::ResultMessage;
 use serde_json::Value;
 
-use crate::actor::context::{FleetShared, within};
+use crate::actor::cell::NameCell;
+use crate::actor::context::{FleetShared, shown, within};
 use crate::actor::retry::repeat;
 use crate::actor::scribe::signs::TurnSigns;
 use crate::backend::Requests;
-use crate::health::{Membership, Try};
-use crate::id::{AttemptId, Timestamp};
+use crate::health::{Held, Membership, Try};
+use crate::id::{AttemptId, Name, Timestamp};
 use crate::record::{Cause, Credential};
 
 /// The time for a read of a hold.
@@ -48,11 +50,17 @@ impl Rejection {
 
 /// A turn that perhaps tries whether its credential is taken again.
 pub(super) struct Trial<'a> {
-    pub(super) of: &'a Membership,
-    pub(super) attempt: AttemptId,
+    of: &'a Membership,
+    attempt: AttemptId,
+    /// The attempt has begun although the credential was held, and its try has not ended.
+    tries: AtomicBool,
 }
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
+    pub(super) fn new(of: &'a Membership, attempt: AttemptId, tries: bool) -> Self {
+        Self { of, attempt, tries: tries.into() }
+    }
+
     /// Waits for the end of a turn. What it tries has passed with the first answer of the model.
     pub(super) async fn answered<T>(
         &self,
@@ -77,20 +85,39 @@ impl Trial<'_> {
     /// Ends the try of the turn, if its credential is held. The prompts of the credential begin if the model has `answered`; otherwise the next
     /// one tries.
     pub(super) async fn end(&self, shared: &FleetShared, answered: bool) {
-        let credential = &self.of.credential;
-        let Some(hold) = shared.health.hold(credential) else { return };
-        // A try that this node has not learned of is the attempt's, perhaps.
-        if hold.trying.is_some_and(|trying| trying.attempt != self.attempt) {
+        if !self.tries.load(Ordering::Relaxed) {
             return;
         }
+        let credential = &self.of.credential;
         let end = || shared.backend.end_try(credential.clone(), self.attempt, answered);
-        match repeat(shared, end).await {
+        let ended = repeat(shared, end).await;
+        // Not before: the request is dropped when the turn ends first.
+        self.tries.store(false, Ordering::Relaxed);
+        match ended {
             Ok(true) => learn(shared, credential).await,
             Ok(false) => {}
             Err(error) => {
                 tracing::warn!(%error, "the end of a try could not be kept: another prompt tries again")
             }
         }
+    }
+}
+
+/// Finds out if a cause keeps a live session from a turn.
+pub(in crate::actor::name) fn admit_turn(
+    shared: &FleetShared,
+    cell: &NameCell,
+    tries: &mut Vec<Try>,
+) -> Result<(), Held> {
+    cell.membership().map_or(Ok(()), |of| shared.health.admit_turn(tries, &of))
+}
+
+/// Notes the cause that holds a name back, for prompts that expire meanwhile.
+pub(in crate::actor::name) async fn note_held(shared: &FleetShared, name: &Name, held: &Held) {
+    let (credential, why) = (held.credential(), held.cause.to_string());
+    let note = || shared.backend.held_back(name.clone(), credential.clone(), why.clone());
+    if let Err(error) = repeat(shared, note).await {
+        tracing::debug!(name = shown(name), %error, "the cause for which a session waits could not be kept");
     }
 }
 

@@ -17,7 +17,7 @@ use crate::health::Try;
 use crate::id::AttemptId;
 use crate::outcome::failed;
 use crate::record::{InterruptedBy, PromptOutcome, PromptRecord};
-use crate::request::Begin;
+use crate::request::{Begin, UsedCredential};
 
 /// Runs one turn: begins it, sends its prompt, writes its messages down, and gives it its outcome.
 pub(in crate::actor::name) async fn run_turn(
@@ -38,23 +38,23 @@ pub(in crate::actor::name) async fn run_turn(
         return Ok(TurnEnd::SessionOver);
     }
     let of = cell.membership().unwrap_or_else(|| shared.membership(&cell.name, &cell.profile()));
-    if shared.health.rejects(tries, &of) {
-        // The next session has the login that the profile gives then.
-        return Ok(TurnEnd::Held);
+    if let Some(cause) = shared.health.rejects(tries, &of) {
+        return Ok(TurnEnd::Held(cause));
     }
     let (attempt, quota) = (AttemptId::new(), shared.quotas.given(&of.tenant).clone());
-    let credential = Some(of.credential.clone());
+    let may_try = shared.health.hold(&of.credential).is_some();
+    let credential = Some(UsedCredential { credential: of.credential.clone(), may_try });
     let begin = Begin { owner: owner.clone(), prompt: prompt.id, attempt, quota, credential };
     let Some(content) = repeat_owned(shared, || shared.backend.begin(begin.clone())).await? else {
         // The queue is read again, and says what may begin. Perhaps another node has found a limit.
         learn(shared, &of.credential).await;
-        let is_held = shared.health.hold(&of.credential).is_some();
+        let hold = shared.health.hold(&of.credential);
         // A session that waits to go on with a call has no use then.
         let resumes = cell.holdings().resumes.is_some();
-        return Ok(match (is_held, resumes) {
-            (true, _) => TurnEnd::Held,
-            (false, true) => TurnEnd::SessionOver,
-            (false, false) => TurnEnd::Ended,
+        return Ok(match (hold, resumes) {
+            (Some(hold), _) => TurnEnd::Held(hold.cause),
+            (None, true) => TurnEnd::SessionOver,
+            (None, false) => TurnEnd::Ended,
         });
     };
     // The lease may have passed while the backend was asked: then another node may own the name.
@@ -64,7 +64,7 @@ pub(in crate::actor::name) async fn run_turn(
     shared.tell_of(cell, |name| FleetEvent::Begun { name, prompt: prompt.id });
     let (kill, continuations) = (cell.kill(), prompt.continuations);
     let (prompt, last_seq) = (prompt.id, prompt.last_seq);
-    let turn = BegunTurn { shared, cell, owner, session, of, prompt, attempt, continuations, kill };
+    let turn = BegunTurn { shared, cell, owner, session, of, prompt, attempt, may_try, continuations, kill };
     let signs = TurnSigns::of(interrupt);
     let running = run(&turn, last_seq, content, &signs);
     turn.to_its_end(tries, &signs, || interrupt.is_cancelled(), running).await

@@ -1,6 +1,7 @@
 //! Updates of turns on the owner's node, over a feed and a backend that the test holds.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -11,10 +12,11 @@ use crate::actor::context::FleetShared;
 use crate::backend::MemoryBackend;
 use crate::face::scope::Scope;
 use crate::hub::{Feed, LiveMessage};
-use crate::id::AttemptId;
-use crate::record::PromptOutcome;
+use crate::id::{AttemptId, Timestamp};
+use crate::record::{Cause, PromptOutcome};
 use crate::request::{Answered, Ask};
 use crate::stage::turn::*;
+use crate::testkit::{Fault, FaultedBackend};
 
 /// An update in short: `7.2 text hello`, `*delta Hel` with a star if a text begins.
 pub(crate) fn short(update: Option<Result<Update, FleetError>>) -> String {
@@ -314,4 +316,39 @@ async fn a_silent_turn_beats_and_a_beat_takes_no_update() {
     running.say(blocks("assistant", None, json!([text("hello")]))).await;
     assert_eq!(short(updates.next().await), "1.1 text hello");
     assert_eq!(short(updates.next().await), "heartbeat");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_of_another_credential_makes_no_reader_read() {
+    let backend = FaultedBackend::new(MemoryBackend::new());
+    let shared = fleet_on(backend.clone()).await;
+    let prompt = accepted(&backend, accept("a")).await;
+    let mut updates = FleetTurn::new(shared.clone(), Scope::ALL, prompt, false).updates();
+    assert_eq!(ready(&mut updates), Vec::<String>::new());
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = reads.clone();
+    backend.plan(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Fault::Pass
+    });
+    let name = shared.backend.prompt_record(prompt).await.unwrap().unwrap().name;
+    let own =
+        shared.credential(&name, &shared.backend.name_record(name.clone()).await.unwrap().unwrap().profile);
+    reads.store(0, Ordering::Relaxed);
+    for (credential, wanted) in [(Credential::Key { name: "other".into() }, None), (own, Some("heartbeat"))] {
+        let (cause, since) = (Cause::Overloaded, Timestamp(1));
+        let hold = Hold {
+            credential: credential.clone(),
+            cause,
+            why: "no".into(),
+            since,
+            until: Timestamp(2),
+            resets_at: None,
+            tries: 1,
+            trying: None,
+        };
+        shared.health.learn(Some(&credential), vec![hold], since, shared.node);
+        assert_eq!(ready(&mut updates), wanted.map(str::to_owned).into_iter().collect::<Vec<_>>());
+        assert_eq!(reads.load(Ordering::Relaxed) > 0, wanted.is_some());
+    }
 }

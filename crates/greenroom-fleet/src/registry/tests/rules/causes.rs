@@ -75,17 +75,17 @@ async fn told(stage: Stage) -> Checked {
 async fn held(stage: Stage) -> Checked {
     stage.prompt("a", "hello").await?;
     for (why, kept) in [("the disk", "the disk"), ("the key", "the key")] {
-        stage.backend.held_back(name("a"), why.to_owned()).await?;
+        stage.backend.held_back(name("a"), None, why.to_owned()).await?;
         same("the cause", last_failure(&stage, "a").await?, Some(kept.to_owned()))?;
     }
     let _: Owned<Option<u32>> = fails(&stage, "a", "the disk: /a is full", None).await?;
-    stage.backend.held_back(name("a"), "the disk".to_owned()).await?;
+    stage.backend.held_back(name("a"), None, "the disk".to_owned()).await?;
     same("its own error", last_failure(&stage, "a").await?, Some("the disk: /a is full".to_owned()))?;
     let owner = stage.own("a").await?;
-    stage.backend.held_back(name("a"), "the key".to_owned()).await?;
+    stage.backend.held_back(name("a"), None, "the key".to_owned()).await?;
     same("of an owned name", last_failure(&stage, "a").await?, Some("the disk: /a is full".to_owned()))?;
     let _: Owned<bool> = stage.backend.release(owner).await?;
-    stage.backend.held_back(name("nobody"), "the key".to_owned()).await?;
+    stage.backend.held_back(name("nobody"), None, "the key".to_owned()).await?;
     same("of a name that is not known", stage.backend.name_record(name("nobody")).await?, None)
 }
 

@@ -10,7 +10,9 @@ use super::stage::{
 use crate::backend::Requests;
 use crate::id::{AttemptId, PromptId, Timestamp};
 use crate::record::{Cause, Credential, Hold, PromptOutcome, PromptState};
-use crate::request::{Accept, Begin, Change, Owned, Ownership, Pause, Reject, WaitingPage, Withdrawn};
+use crate::request::{
+    Accept, Begin, Change, Owned, Ownership, Pause, Reject, UsedCredential, WaitingPage, Withdrawn,
+};
 
 promises! {
     "no prompt of a credential begins while it is held, and others do" => holds,
@@ -19,6 +21,7 @@ promises! {
     "a repeated rejection changes nothing" => repeated,
     "a prompt that is rejected after others were answered ends after three returns, and holds nothing" => alone,
     "a rejected turn that has run ends, and holds the credential as well" => ends,
+    "the time of a hold does not count for the prompts that wait for it" => counts,
     "one prompt tries when the pause is over, and an answer ends the hold" => tries,
     "a try that ends without an answer, or with its owner, leaves the try to the next" => left,
     "pauses grow, and a reset is within a day and not in the past" => pauses,
@@ -43,7 +46,8 @@ fn failed() -> PromptOutcome {
 }
 
 fn with(owner: &Ownership, prompt: PromptId, attempt: AttemptId, name: &str) -> Begin {
-    Begin { credential: Some(key(name)), ..begin(owner, prompt, attempt) }
+    let credential = Some(UsedCredential { credential: key(name), may_try: true });
+    Begin { credential, ..begin(owner, prompt, attempt) }
 }
 
 fn reject(owner: &Ownership, prompt: PromptId, attempt: AttemptId, pause: Pause) -> Reject {
@@ -215,10 +219,35 @@ async fn ends(stage: Stage) -> Checked {
     same("the number of tries", hold(&stage).await?.tries, 1)
 }
 
+async fn counts(stage: Stage) -> Checked {
+    let (owner, prompt, attempt) = begun(&stage, "a").await?;
+    rejected(&stage, reject(&owner, prompt, attempt, LONG)).await?;
+    let (until, wait) = (hold(&stage).await?.until, SECOND / 10);
+    let waits = stage.accepted(Accept { wait, ..accept("b", "waits") }).await?;
+    let unknown = stage.accepted(Accept { wait, ..accept("c", "unknown") }).await?;
+    stage.backend.held_back(name("b"), Some(key("k")), "no".to_owned()).await?;
+    let begins_late = stage.accepted(Accept { wait, ..accept("d", "late") }).await?;
+    let of_late = stage.own("d").await?;
+    tokio::time::sleep(SECOND / 5).await;
+    same("the late begin", begins(&stage, &of_late, begins_late).await?, None)?;
+    same("prompts of which two are to be looked at", stage.backend.expire_prompts(10).await?, 2)?;
+    same("whether nobody's has expired", stage.outcome(unknown).await?.is_some(), true)?;
+    for prompt in [waits, begins_late] {
+        let record = stage.backend.prompt_record(prompt).await?;
+        let moved = record.map(|record| (record.state, record.expires_at));
+        same("the expiry", moved, Some((PromptState::Queued, until.after(wait))))?;
+    }
+    same("prompts after that", stage.backend.expire_prompts(10).await?, 0)
+}
+
 async fn tries(stage: Stage) -> Checked {
     let (owner, prompt, attempt) = begun(&stage, "a").await?;
     rejected(&stage, reject(&owner, prompt, attempt, NONE)).await?;
     tokio::time::sleep(SECOND / 100).await;
+    let unaware = Some(UsedCredential { credential: key("k"), may_try: false });
+    let begin = Begin { credential: unaware, ..with(&owner, prompt, AttemptId::new(), "k") };
+    let refused = stage.backend.begin(begin).await?;
+    same("a begin of a node that does not know of the hold", refused, Owned::Done(None))?;
     let Some(attempt) = begins(&stage, &owner, prompt).await? else { return unexpected("no try", prompt) };
     same("the try", hold(&stage).await?.trying.map(|trying| trying.attempt), Some(attempt))?;
     let other = stage.prompt("b", "other").await?;
@@ -281,6 +310,7 @@ async fn pauses(stage: Stage) -> Checked {
 }
 
 async fn late(stage: Stage) -> Checked {
+    let mut changes = stage.backend.changes();
     let first = begun(&stage, "a").await?;
     let second = begun(&stage, "b").await?;
     let third = begun(&stage, "c").await?;
@@ -296,7 +326,12 @@ async fn late(stage: Stage) -> Checked {
     };
     rejected(&stage, limit).await?;
     let hold = hold(&stage).await?;
-    same("the later reset", (hold.cause, hold.until, hold.tries), (Cause::RateLimited, later, 1))
+    same("the later reset", (hold.cause, hold.until, hold.tries), (Cause::RateLimited, later, 1))?;
+    let mut told = 0;
+    while let Ok(change) = changes.try_recv() {
+        told += u32::from(matches!(change, Change::Held(_)));
+    }
+    same("the changes that are told", told, 2)
 }
 
 async fn released(stage: Stage) -> Checked {
@@ -337,8 +372,10 @@ async fn listed(stage: Stage) -> Checked {
     while let Ok(change) = changes.try_recv() {
         told.extend(matches!(change, Change::Held(_)).then_some(change));
     }
-    same("the changes", told, vec![Change::Held(key("k")), Change::Held(of_tenant)])?;
+    same("the changes", told, vec![Change::Held(key("k")), Change::Held(of_tenant.clone())])?;
     let soon = stage.backend.now().after(SECOND * 60);
-    same("the forgotten holds", stage.backend.forget_holds(soon, 10).await?, 1)?;
+    for (credential, is_old) in [(key("k"), true), (key("k"), false), (of_tenant, false)] {
+        same("whether it is forgotten", stage.backend.forget_hold(credential, soon).await?, is_old)?;
+    }
     same("the hold that is left", stage.backend.holds(None, 10).await?.len(), 1)
 }
