@@ -139,15 +139,17 @@ async fn a_customer_too_many_waits_for_a_session_that_is_idle() {
 #[tokio::test]
 async fn an_error_of_the_api_is_the_outcome_with_its_kind() {
     let script = Script::new()
+        .turn(ModelTurn::new().final_error(400, "invalid_request_error", "made-up-secret"))
         .turn(ModelTurn::new().final_error(529, "overloaded_error", "busy"))
         .turn(ModelTurn::new().final_error(429, "rate_limit_error", "too many"))
-        .turn(ModelTurn::new().final_error(401, "authentication_error", "made-up-secret"));
+        .turn(ModelTurn::new().text("Hello, Ada."));
     let (service, _) = Service::scripted(script).await;
     // The client is told no more.
-    for error in ["overloaded", "rate_limited", "unauthenticated"] {
-        let expected = json!({ "type": "outcome", "id": "end", "outcome": "failed", "why": error });
-        assert_eq!(service.outcome("ada", "Hello.").await, expected);
-    }
+    let expected = json!({ "type": "outcome", "id": "end", "outcome": "failed", "why": "turn_failed" });
+    assert_eq!(service.outcome("ada", "Hello.").await, expected);
+    // Limits of the API are waited out.
+    let expected = json!({ "type": "outcome", "id": "end", "outcome": "completed", "text": "Hello, Ada." });
+    assert_eq!(service.outcome("ada", "Hello.").await, expected);
     service.stop().await;
 }
 
