@@ -78,14 +78,14 @@ async fn a_page_that_is_loaded_again_in_a_turn_shows_each_text_once_and_all_piec
 #[tokio::test]
 async fn past_turns_are_listed_and_read_again() {
     let script =
-        looks_and_says("On Monday.").turn(ModelTurn::new().final_error(529, "overloaded_error", "busy"));
+        looks_and_says("On Monday.").turn(ModelTurn::new().final_error(400, "invalid_request_error", "no"));
     let (service, _) = Service::scripted(script).await;
     let Some(mut anna) = Person::at(&service, "ada").await else { return service.stop().await };
     anna.send("Where is my lamp?").await;
     anna.sees("On Monday.").await;
     anna.sees("orders: list").await;
     anna.send("And the shade?").await;
-    anna.sees("The agent could not answer (overloaded).").await;
+    anna.sees("The agent could not answer (turn_failed).").await;
 
     anna.reload().await;
     anna.sees("On Monday.").await;
