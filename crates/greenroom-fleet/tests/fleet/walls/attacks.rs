@@ -303,6 +303,11 @@ pub(super) fn attacks_on_turn() -> Vec<(&'static str, Attack)> {
                 learnt.note(turn.record().await);
             }
         }),
+        attack!("FleetTurn::hold", |arms, learnt| {
+            for turn in turns(&arms) {
+                learnt.note(turn.hold().await);
+            }
+        }),
         attack!("FleetTurn::updates", |arms, learnt| {
             for mut updates in turns(&arms).into_iter().map(FleetTurn::updates) {
                 all!(learnt, updates.next());
