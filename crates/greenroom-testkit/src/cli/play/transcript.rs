@@ -68,7 +68,7 @@ impl Player {
         let (id, name, input) = (text("toolUseID"), text("toolName"), call["toolInput"].clone());
         self.turns += 1;
         self.end.message(
-            json!({ "type": "command_lifecycle", "command_uuid": uuid::Uuid::new_v4(), "state": "started" }),
+            json!({ "type": "command_lifecycle", "command_uuid": uuid::Uuid::new_v4().to_string(), "state": "started" }),
         );
         self.settle_servers().await?;
         let is_gone =
