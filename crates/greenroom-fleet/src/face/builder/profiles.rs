@@ -19,7 +19,7 @@ impl FleetBuilder {
     /// Its handlers decide about permissions, questions of the model, elicitations and dialogs. What they leave open, such as a
     /// permission without a handler or [`PermissionDecision::undecided`](greenroom::PermissionDecision::undecided), becomes a
     /// [question](crate::FleetTenant::questions). For that the fleet sets [`on_inquiry`](SessionBuilder::on_inquiry), in place of the profile's
-    /// own one, unless [`FleetLimits::question`] is zero. For dialogs, name their kinds with
+    /// own one, unless [`FleetLimits::question`](crate::FleetLimits::question) is zero. For dialogs, name their kinds with
     /// [`inquiry_dialogs`](SessionBuilder::inquiry_dialogs).
     ///
     /// A panic in it is a failed activation, and is ignored in the call at the start.
