@@ -46,7 +46,7 @@ use crate::request::{Answered, Ask, Change, Ownership};
 /// Time after which a question is read without a hint.
 const LOOK: Duration = Duration::from_secs(1);
 /// The longest time between a question and the beginning of its turn.
-const BEGINS: Duration = Duration::from_secs(5);
+const BEGINS: Duration = Duration::from_secs(2);
 /// The pause before a question is deferred again that could not be deferred. It doubles, unless the fleet drains.
 const DEFER_AGAIN: Duration = Duration::from_secs(2);
 const DEFER_AGAIN_LATER: Duration = Duration::from_secs(60);
