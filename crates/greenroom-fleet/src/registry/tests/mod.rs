@@ -9,9 +9,8 @@ mod rules;
 mod waiting;
 mod world;
 
-use std::{collections::BTreeMap, time::Duration};
-
 use serde_json::json;
+use std::{collections::BTreeMap, time::Duration};
 use uuid::Uuid;
 
 use super::map::rows;
@@ -389,11 +388,12 @@ fn the_open_questions_of_a_turn_are_bounded_and_decided_ones_make_room() {
     for ask in std::iter::repeat_with(ask).take(BATCH - 1) {
         assert!(matches!(world.step(|step| step.ask(ask.clone())), Owned::Done(Some(_))));
     }
-    let error = world.try_step(|step| step.ask(ask())).unwrap_err();
+    let last = ask();
+    let error = world.try_step(|step| step.ask(last.clone())).unwrap_err();
     assert_eq!(error.to_string(), "the turn has 256 open questions: ask again when some are decided");
     let answer = world.step(|step| step.answer(question, AttemptId::new(), json!("yes")));
     assert!(matches!(answer, Answered::Decided(_)));
-    assert!(matches!(world.step(|step| step.ask(ask())), Owned::Done(Some(_))));
+    assert!(matches!(world.step(|step| step.ask(last.clone())), Owned::Done(Some(_))));
     let _: Owned<bool> = world.step(|step| step.release(owner.clone()));
     assert!(world.rows(Table::QuestionsOfPrompt).is_empty());
     assert_eq!(world.rows(Table::Questions).len(), 1);
