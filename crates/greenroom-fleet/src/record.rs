@@ -251,7 +251,7 @@ pub struct PromptRecord {
     pub dropped: u64,
     /// Questions that were asked in the turn, over all its terms.
     pub(crate) asked: u32,
-    /// What limits of the API have done to it.
+    /// Its time under limits of the API, and its rejections.
     #[serde(default, skip_serializing_if = "hold::Waited::is_nothing")]
     pub(crate) waited: hold::Waited,
     /// Questions about tool calls whose decisions no CLI has got. With one, the turn can be parked.

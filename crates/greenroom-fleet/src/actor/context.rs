@@ -102,7 +102,7 @@ pub(crate) struct FleetShared {
     pub(crate) used: Mutex<Usage>,
     /// The first requests of the sessions that were woken here.
     pub(crate) wakes: Mutex<Wakes>,
-    /// What this node has counted.
+    /// The counters of this node.
     pub(crate) metrics: Metrics,
     /// Readers of turns that run on this node.
     pub(crate) hub: Hub,

@@ -1,4 +1,4 @@
-//! What a node has counted since it started.
+//! The counters of a node since its start.
 //!
 //! Counters follow the events of the fleet, so an event that is emitted by one node is counted by one. No counter has a name, a conversation or a
 //! text as its label.

@@ -51,7 +51,7 @@ impl Operator {
     /// for the whole fleet.
     ///
     /// # Errors
-    /// Those of [`snapshot`](Self::snapshot).
+    /// The errors of [`snapshot`](Self::snapshot).
     pub async fn metrics(&self, query: MetricsQuery) -> Result<String, FleetError> {
         let snapshot = self.snapshot(SnapshotQuery::active().limit(0)).await?;
         let shared = &self.fleet.handle.shared;

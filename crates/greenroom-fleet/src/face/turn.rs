@@ -328,7 +328,7 @@ impl FleetTurn {
         Ok(hold.as_ref().map(PromptHold::of))
     }
 
-    /// Whether the prompt waits, and the credential of its session.
+    /// True if the prompt waits; and the credential of its session.
     async fn credential(&self) -> Result<(bool, Option<Credential>), FleetError> {
         let record = self.record().await?;
         let name = self.read(|backend| backend.name_record(record.name.clone())).await?;

@@ -86,7 +86,7 @@ fn kinds_of_errors_are_written_in_snake_case() {
     assert_eq!(snake_case(ErrorKind::NotTheProtocol), "not_the_protocol");
 }
 
-/// What is metered of a turn that a session ends with this result.
+/// The metered cost and usage of a turn that a session ends with this result.
 fn completed(tracker: &mut UsageTracker, fields: Value) -> (Option<u64>, Option<Usage>) {
     let result = result(fields);
     let usage = Arc::new(tracker.feed_result(&result));

@@ -140,7 +140,7 @@ pub struct PromptHold {
     pub until: Timestamp,
 }
 
-/// What limits of the API have done to a prompt.
+/// The time of a prompt under limits of the API, and its rejections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Waited {
     /// The last attempt that the API rejected before anything had run, so that the prompt waits again.

@@ -76,7 +76,7 @@ impl std::iter::Sum for Usage {
 pub struct Wakes {
     /// Sessions that were woken, and whose model has answered since.
     pub wakes: u64,
-    /// Those that have lost the cache: [`FleetEvent::CacheLost`](crate::FleetEvent::CacheLost).
+    /// Sessions that have lost the prompt cache by their sleep: [`FleetEvent::CacheLost`](crate::FleetEvent::CacheLost).
     pub lost: u64,
     /// Tokens that their first requests read from the cache.
     pub cache_read: u64,

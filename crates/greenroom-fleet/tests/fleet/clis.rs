@@ -72,7 +72,7 @@ impl ApiFailure {
         Self { resets_at: Some(resets_at), ..Self::of(429, "rate_limit") }
     }
 
-    /// The same, after the model has said something.
+    /// The API fails with this error after the model has said something.
     pub(crate) fn after_work(self) -> Self {
         Self { worked: true, ..self }
     }

@@ -176,7 +176,7 @@ impl NameActorState {
     }
 }
 
-/// What ends the wait beside a session between two turns.
+/// The event that ends the wait beside a session between two turns.
 enum Between<T> {
     Over,
     Killed,

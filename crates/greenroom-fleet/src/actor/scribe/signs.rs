@@ -83,7 +83,7 @@ fn shows_work(message: &Message) -> bool {
         | Message::RateLimitEvent(_)
         | Message::CommandLifecycle(_)
         | Message::AuthStatus(_) => false,
-        // Of a later version, perhaps.
+        // A later version of the CLI may send it.
         _ => true,
     }
 }

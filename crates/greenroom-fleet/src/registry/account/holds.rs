@@ -111,7 +111,7 @@ impl Step<'_> {
         // Nothing has run: an unknown cost is none.
         self.settle(&mut prompt, Some(reject.finish.cost.unwrap_or_default()))?;
         if let Some(used) = reject.finish.usage.filter(|used| !used.is_nothing()) {
-            // Of work in the background, since the turn before.
+            // Work in the background has used it since the turn before.
             self.meter(&mut prompt, Some(used))?;
         }
         prompt.begins -= 1;
